@@ -1,0 +1,43 @@
+# Everything a newcomer needs: `make demo` and `make test` set themselves up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEMO_RUN ?= runs/demo
+
+.PHONY: help install demo test lint docs bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(READY)  ## create .venv and install pfedul with its development tools
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("pfedul needs Python 3.11 or newer: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## train a federation on the embedded digits and show each client's accuracy
+	@rm -rf $(DEMO_RUN)
+	$(BIN)/pfedul train $(DEMO_RUN) --config demo.toml
+	$(BIN)/pfedul status $(DEMO_RUN)
+	$(BIN)/pfedul evaluate $(DEMO_RUN)
+
+test: $(READY)  ## run the test suite
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(READY)  ## write the generated parts of the docs anew
+	$(BIN)/python docs/generate.py
+
+bench: $(READY)  ## measure speed against a bare loop and against pfl
+	$(BIN)/python bench/speed.py
+
+clean:  ## remove the virtual environment and the demo's run
+	rm -rf $(VENV) $(DEMO_RUN) bench/.pfl-venv

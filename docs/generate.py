@@ -1,0 +1,71 @@
+"""Writes the pages of the docs that are made from the code: cli.md and choices.md.
+
+`make docs` runs it; a test fails when the pages on disk are not what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from pfedul import show
+from pfedul.cli import main
+from pfedul.data import DATASETS, PARTITIONS
+from pfedul.models import MODELS
+from pfedul.personalization import PERSONALIZATIONS
+
+NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
+HERE = Path(__file__).parent
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of each generated page."""
+    return {"cli.md": cli_page(), "choices.md": choices_page()}
+
+
+def cli_page() -> str:
+    """Every command with its help."""
+    sections = ["# Command line\n\n" + NOTE + _help("pfedul", main)]
+    for name, command in sorted(main.commands.items()):
+        sections.append(f"## {name}\n\n" + _help(f"pfedul {name}", command))
+    return "\n".join(sections)
+
+
+def _help(path: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+    return f"```\n{command.get_help(context)}\n```\n"
+
+
+def choices_page() -> str:
+    """A table for each registry."""
+    intro = (
+        "A choice is written `name` or `name:key=value,key=value`, on the command line, in\n"
+        "TOML and in Python alike; a value without a key belongs to the first option\n"
+        "(`dirichlet:0.5`), and lists are joined by plus signs (`classes=0+1`).\n"
+    )
+    tables = {
+        "Data sets": show.dataset_rows(DATASETS),
+        "Partitions": show.choice_rows(PARTITIONS),
+        "Models": show.choice_rows(MODELS),
+        "Personalisations": show.personalization_rows(PERSONALIZATIONS),
+    }
+    sections = [f"## {title}\n\n{_markdown(rows)}" for title, rows in tables.items()]
+    return "# Choices\n\n" + NOTE + intro + "\n" + "\n".join(sections)
+
+
+def _markdown(rows: list[dict[str, str]]) -> str:
+    def lines() -> Iterator[str]:
+        yield "| " + " | ".join(rows[0]) + " |"
+        yield "|" + "---|" * len(rows[0])
+        for row in rows:
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row.values()) + " |"
+
+    return "\n".join(lines()) + "\n"
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (HERE / name).write_text(text, encoding="utf-8")
+        click.echo(f"wrote docs/{name}")

@@ -1,0 +1,18 @@
+"""pfedul: a personalised federation that can forget a client, and prove it.
+
+from pfedul import Federation
+
+with Federation.create("runs/first", data="digits", personalization="fedrep") as federation:
+    federation.train(20)
+    print(federation.evaluate().mean)
+"""
+
+from pfedul.errors import PfedulError as PfedulError
+from pfedul.evaluation import ClientScore as ClientScore
+from pfedul.evaluation import Evaluation as Evaluation
+from pfedul.federation import Federation as Federation
+from pfedul.federation import Progress as Progress
+from pfedul.settings import Settings as Settings
+from pfedul.split import Layer as Layer
+from pfedul.split import Split as Split
+from pfedul.version import __version__ as __version__

@@ -1,0 +1,36 @@
+"""Data: loading it, dealing it to clients, or taking the user's own clients."""
+
+from pfedul.data.dataset import Dataset, DatasetKind, Owners
+from pfedul.data.datasets import DATASETS
+from pfedul.data.fingerprint import fingerprint
+from pfedul.data.load import load_clients
+from pfedul.data.own import own_clients
+from pfedul.data.partitions import PARTITIONS, PartitionKind
+from pfedul.data.samples import (
+    ClientData,
+    DatasetSamples,
+    FederatedData,
+    Samples,
+    TensorSamples,
+    as_samples,
+    tensor_samples,
+)
+
+__all__ = [
+    "DATASETS",
+    "PARTITIONS",
+    "ClientData",
+    "Dataset",
+    "DatasetKind",
+    "DatasetSamples",
+    "FederatedData",
+    "Owners",
+    "PartitionKind",
+    "Samples",
+    "TensorSamples",
+    "as_samples",
+    "fingerprint",
+    "load_clients",
+    "own_clients",
+    "tensor_samples",
+]

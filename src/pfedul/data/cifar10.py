@@ -1,0 +1,46 @@
+"""CIFAR-10: 60,000 colour images, 32 x 32 points, 10 classes (A. Krizhevsky, 2009)."""
+
+from __future__ import annotations
+
+from pfedul.data.cifar import LICENCE, PUBLISHED, CifarKind, layouts, load_cifar
+from pfedul.data.dataset import Dataset, DatasetKind
+from pfedul.data.files import SearchPath, Wanted
+from pfedul.registry import NoOptions
+
+_TRAIN, _TEST = "data_batch_[1-5]", "test_batch"
+
+KIND = CifarKind(
+    classes=10,
+    label_bytes=1,
+    label_key="labels",
+    train=_TRAIN,
+    test=_TEST,
+    # Mean and deviation of the full official training part, as widely published.
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+    wanted=Wanted(
+        name="cifar10",
+        files=(
+            "cifar-10-binary.tar.gz or cifar-10-python.tar.gz, "
+            "or their data_batch_* and test_batch files"
+        ),
+        published=PUBLISHED,
+        layouts=layouts("cifar-10", "cifar-10-batches-bin", _TRAIN, _TEST),
+    ),
+)
+
+
+def load(search: SearchPath, _options: NoOptions) -> Dataset:
+    """The official training and test parts."""
+    return load_cifar(search, KIND)
+
+
+CIFAR10 = DatasetKind(
+    name=KIND.wanted.name,
+    summary="60,000 colour images, 32 x 32 points; 10 classes",
+    options=NoOptions,
+    files=KIND.wanted.files,
+    published=PUBLISHED,
+    licence=LICENCE,
+    load=load,
+)

@@ -1,0 +1,44 @@
+"""CIFAR-100: 60,000 colour images, 32 x 32 points, 100 fine classes (A. Krizhevsky, 2009)."""
+
+from __future__ import annotations
+
+from pfedul.data.cifar import LICENCE, PUBLISHED, CifarKind, layouts, load_cifar
+from pfedul.data.dataset import Dataset, DatasetKind
+from pfedul.data.files import SearchPath, Wanted
+from pfedul.registry import NoOptions
+
+_TRAIN, _TEST = "train", "test"
+
+KIND = CifarKind(
+    classes=100,
+    # The coarse label comes first and is not used; the fine one is the label.
+    label_bytes=2,
+    label_key="fine_labels",
+    train=_TRAIN,
+    test=_TEST,
+    # Mean and deviation of the full official training part, as widely published.
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
+    wanted=Wanted(
+        name="cifar100",
+        files="cifar-100-binary.tar.gz or cifar-100-python.tar.gz, or their train and test files",
+        published=PUBLISHED,
+        layouts=layouts("cifar-100", "cifar-100-binary", _TRAIN, _TEST),
+    ),
+)
+
+
+def load(search: SearchPath, _options: NoOptions) -> Dataset:
+    """The official training and test parts, with fine labels."""
+    return load_cifar(search, KIND)
+
+
+CIFAR100 = DatasetKind(
+    name=KIND.wanted.name,
+    summary="60,000 colour images, 32 x 32 points; 100 classes",
+    options=NoOptions,
+    files=KIND.wanted.files,
+    published=PUBLISHED,
+    licence=LICENCE,
+    load=load,
+)

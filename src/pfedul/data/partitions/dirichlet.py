@@ -1,0 +1,66 @@
+"""Label skew from a Dirichlet distribution: the smaller alpha, the more clients differ.
+
+T.-M. H. Hsu, H. Qi, M. Brown (2019), "Measuring the Effects of Non-Identical
+Data Distribution for Federated Visual Classification", in the per-class form of
+M. Yurochkin et al. (2019), "Bayesian Nonparametric Federated Learning of Neural
+Networks": the shares of each class among clients are one draw.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.partition import PartitionKind, by_shares
+
+# Below this one client gets a whole class anyway, and logarithms would overflow.
+_SMALLEST_ALPHA = 1e-9
+
+
+@dataclass(frozen=True)
+class DirichletOptions:
+    """How even the shares of a class are: near 0 one client has all, large is even."""
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse what is not a concentration."""
+    if not (alpha > 0 and math.isfinite(alpha)):
+        raise ValueError("alpha must be a number above 0")
+
+
+def shares(
+    classes: int, clients: int, rng: np.random.Generator, options: DirichletOptions
+) -> Shares:
+    """One Dirichlet draw over the clients for each class."""
+    return draw_shares(classes, clients, rng, options.alpha)
+
+
+def draw_shares(classes: int, clients: int, rng: np.random.Generator, alpha: float) -> Shares:
+    """Rows that sum to 1, each a symmetric Dirichlet draw.
+
+    Drawn in logarithms, for with a small alpha every gamma draw may be too
+    small for a float, and 0/0 is not a share: a Gamma(a) draw is a
+    Gamma(a + 1) draw times a uniform one to the power of 1/a.
+    """
+    concentration = max(alpha, _SMALLEST_ALPHA)
+    gamma = rng.standard_gamma(concentration + 1, (classes, clients))
+    uniform = 1 - rng.random((classes, clients))
+    logs = np.log(gamma) + np.log(uniform) / concentration
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+DIRICHLET = PartitionKind(
+    name="dirichlet",
+    summary="each class is shared out by a Dirichlet draw; a small alpha makes clients differ",
+    options=DirichletOptions,
+    split=by_shares(shares),
+)

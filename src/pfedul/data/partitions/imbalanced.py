@@ -1,0 +1,58 @@
+"""One client holds much of all data; the rest is dealt to the others with label skew.
+
+It shows what forgetting costs when the client that leaves is a large one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.dirichlet import check_alpha, draw_shares
+from pfedul.data.partitions.partition import PartitionKind, by_shares
+from pfedul.errors import PfedulError
+
+
+@dataclass(frozen=True)
+class ImbalancedOptions:
+    """The first client's share of every class, and the skew among the others."""
+
+    share: float = 0.2
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_share(self.share)
+        check_alpha(self.alpha)
+
+
+def check_share(share: float) -> None:
+    """Refuse what is not a share that leaves something to the others."""
+    if not 0 < share < 1:
+        raise ValueError("share must lie between 0 and 1")
+
+
+def shares(
+    classes: int, clients: int, rng: np.random.Generator, options: ImbalancedOptions
+) -> Shares:
+    """`share` of every class to the first client, a Dirichlet draw of the rest to the others."""
+    return first_client_shares(classes, clients, rng, options.share, options.alpha)
+
+
+def first_client_shares(
+    classes: int, clients: int, rng: np.random.Generator, share: float, alpha: float
+) -> Shares:
+    """Rows that give `share` to the first client and 1 - `share` to the others."""
+    if clients < 2:
+        raise PfedulError("This partition sets one client against others; ask for 2 or more.")
+    others = draw_shares(classes, clients - 1, rng, alpha) * (1 - share)
+    return np.hstack([np.full((classes, 1), share), others])
+
+
+IMBALANCED = PartitionKind(
+    name="imbalanced",
+    summary="the first client holds a large share of everything",
+    options=ImbalancedOptions,
+    split=by_shares(shares),
+)

@@ -1,0 +1,52 @@
+"""One client holds most of a few classes; everything else is dealt with label skew.
+
+It shows what forgetting costs when the client that leaves knew what nobody else does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.dirichlet import check_alpha, draw_shares
+from pfedul.data.partitions.imbalanced import check_share, first_client_shares
+from pfedul.data.partitions.partition import PartitionKind, by_shares
+from pfedul.errors import PfedulError
+
+
+@dataclass(frozen=True)
+class RareClassOptions:
+    """The rare classes, the first client's share of each of them, and the skew of the rest."""
+
+    classes: tuple[int, ...] = (0, 1)
+    share: float = 0.85
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.classes or len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes must be one or more different classes")
+        check_share(self.share)
+        check_alpha(self.alpha)
+
+
+def shares(
+    classes: int, clients: int, rng: np.random.Generator, options: RareClassOptions
+) -> Shares:
+    """Dirichlet draws over all clients, but for the rare classes, of which the first has most."""
+    outside = [label for label in options.classes if not 0 <= label < classes]
+    if outside:
+        raise PfedulError(f"There is no class {outside[0]}; choose from 0 to {classes - 1}.")
+    dealt = draw_shares(classes, clients, rng, options.alpha)
+    rare = list(options.classes)
+    dealt[rare] = first_client_shares(len(rare), clients, rng, options.share, options.alpha)
+    return dealt
+
+
+RARE_CLASS = PartitionKind(
+    name="rare-class",
+    summary="the first client holds most of a few classes",
+    options=RareClassOptions,
+    split=by_shares(shares),
+)

@@ -1,0 +1,123 @@
+"""Samples of one part of one client, reachable by index in whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfedul.errors import PfedulError
+
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+class Samples(Protocol):
+    """What a client trains or is tested on."""
+
+    def __len__(self) -> int: ...
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and integer labels of these samples, as freshly allocated tensors."""
+        ...
+
+
+@dataclass(frozen=True)
+class TensorSamples:
+    """Samples that are held in memory as two tensors: the fast kind."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        # A copy, always: its alignment, and so the last bit of what is computed
+        # from it, is then the same wherever the samples themselves lie.
+        return self.x.index_select(0, indices), self.y.index_select(0, indices)
+
+
+@dataclass(frozen=True)
+class DatasetSamples:
+    """Samples of a user's own map-style `torch.utils.data.Dataset`, read as they are wanted.
+
+    Random transforms draw from torch's stream, which is set for each task, so
+    they stay reproducible.
+    """
+
+    dataset: Any
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        items = [self.dataset[int(index)] for index in indices]
+        x = torch.stack([torch.as_tensor(item[0]) for item in items])
+        return x, torch.tensor([int(item[1]) for item in items])
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """The two parts that a client holds; both follow the client's own distribution."""
+
+    train: Samples
+    test: Samples
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """Every client's data, the number of classes, and what a user should be told about it."""
+
+    clients: dict[str, ClientData]
+    classes: int
+    warnings: tuple[str, ...] = ()
+
+
+def as_samples(given: object, owner: str) -> Samples:
+    """Samples from what users hold: a pair of arrays or tensors, or a map-style Dataset."""
+    if isinstance(given, TensorSamples | DatasetSamples):
+        return given
+    if isinstance(given, tuple) and len(given) == 2:
+        return tensor_samples(_tensor(given[0], owner), _tensor(given[1], owner), owner)
+    if hasattr(given, "__getitem__") and isinstance(given, Sized) and not isinstance(given, tuple):
+        return DatasetSamples(given)
+    raise PfedulError(
+        f"The data of {owner} must be a pair (inputs, labels) or a map-style Dataset, "
+        f"not {type(given).__name__}."
+    )
+
+
+def tensor_samples(x: Tensor, y: Tensor, owner: str) -> TensorSamples:
+    """Checked samples: finite inputs, whole labels from 0 up, as many of one as of the other."""
+    if y.ndim != 1 or y.dtype not in _WHOLE or (len(y) and int(y.min()) < 0):
+        raise PfedulError(f"The labels of {owner} must be a list of whole numbers from 0 up.")
+    if x.ndim == 0 or len(x) != len(y):
+        raise PfedulError(f"The data of {owner} have {len(y)} labels for {_count(x)} inputs.")
+    if x.dtype == torch.uint8:  # images as they come: models want numbers around 0 to 1
+        x = x / 255
+    if x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
+        if not bool(torch.isfinite(x).all()):
+            raise PfedulError(
+                f"The data of {owner} contain NaN or infinite values; clean them before training."
+            )
+    return TensorSamples(x.contiguous(), y.long().contiguous())
+
+
+def _count(x: Tensor) -> int:
+    return len(x) if x.ndim else 0
+
+
+def _tensor(values: Any, owner: str) -> Tensor:
+    """A copy: what users do to their arrays later must not reach a federation."""
+    try:
+        return values.detach().clone() if isinstance(values, Tensor) else _from_array(values)
+    except (TypeError, ValueError) as error:
+        raise PfedulError(f"The data of {owner} are not numbers: {error}.") from None
+
+
+def _from_array(values: Any) -> Tensor:
+    return torch.from_numpy(np.array(values))

@@ -1,0 +1,33 @@
+"""Engines: where clients work. One protocol; `inline` and `processes` on this machine."""
+
+from __future__ import annotations
+
+import os
+
+from pfedul.client import Workbench
+from pfedul.engine.inline import InlineEngine
+from pfedul.engine.processes import ClientFailure as ClientFailure
+from pfedul.engine.processes import ProcessesEngine
+from pfedul.engine.protocol import Engine as Engine
+from pfedul.errors import PfedulError
+
+ENGINES = ("auto", "inline", "processes")
+
+
+def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:
+    """The engine of that name; `auto` takes processes where there is more than one core."""
+    count = min(workers or available_cores(), max(1, len(bench.data)))
+    if name == "auto":
+        name = "processes" if count > 1 else "inline"
+    if name == "inline":
+        return InlineEngine(bench)
+    if name == "processes":
+        return ProcessesEngine(bench, count)
+    raise PfedulError(f"Unknown engine '{name}'; known are: {', '.join(ENGINES)}.")
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,33 @@
+"""The engine that works in this very process: for tests, debugging and small machines."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from pfedul.client import Reply, Task, Workbench, perform
+from pfedul.engine.protocol import LocatePersonal
+from pfedul.tensorfile import read_file
+from pfedul.tensors import Tensors
+
+
+class InlineEngine:
+    """One client after the other, in the order asked for."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._model = bench.build_model()
+
+    def run(
+        self,
+        task: Task,
+        clients: Sequence[str],
+        shared: Tensors,
+        locate_personal: LocatePersonal,
+    ) -> Generator[Reply, None, None]:
+        for client in clients:
+            path = locate_personal(client)
+            personal = {} if path is None else read_file(path)
+            yield perform(self._bench, self._model, task, client, shared, personal)
+
+    def close(self) -> None:
+        """Nothing outlives the call."""

@@ -1,0 +1,101 @@
+"""What the `processes` engine and its workers say to each other.
+
+Only small things are pickled; every tensor lies in a shared buffer and the
+message says where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pfedul.client import Reply, Task
+from pfedul.data.samples import ClientData, Samples, TensorSamples
+from pfedul.engine.sharedbuffer import Layout, SharedBuffer
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The first message: the bench without its tensors, and where those lie."""
+
+    bench: bytes
+    data: Layout
+
+
+@dataclass(frozen=True)
+class Order:
+    """Do a task for a client; the answer's tensors go into one of the worker's buffers."""
+
+    task: Task
+    client: str
+    shared: Layout
+    personal: Path | None
+    buffer: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply whose tensors lie in the buffer that the order named."""
+
+    reply: Reply
+    tensors: Layout
+    buffer: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The task raised; `mistake` is the sentence if it was the user's."""
+
+    client: str
+    mistake: str | None
+    trace: str
+
+
+def detach_data(data: dict[str, ClientData], buffer: SharedBuffer) -> tuple[Any, Layout]:
+    """Client data with tensors moved into a buffer and keys left in their place."""
+    tensors = {}
+    skeleton: dict[str, dict[str, Any]] = {}
+    for client, parts in data.items():
+        skeleton[client] = {"train": parts.train, "test": parts.test}
+        for part, samples in skeleton[client].items():
+            if isinstance(samples, TensorSamples):
+                key = f"{client}/{part}"
+                tensors[f"{key}/x"], tensors[f"{key}/y"] = samples.x, samples.y
+                skeleton[client][part] = key
+    return skeleton, buffer.write(tensors)
+
+
+def attach_data(skeleton: Any, buffer: SharedBuffer, layout: Layout) -> dict[str, ClientData]:
+    """The inverse of `detach_data`: every worker sees the same memory."""
+    tensors = buffer.read(layout)
+
+    def attach(samples: Any) -> Samples:
+        if isinstance(samples, str):
+            return TensorSamples(tensors[f"{samples}/x"], tensors[f"{samples}/y"])
+        return samples  # type: ignore[no-any-return]
+
+    return {
+        client: ClientData(attach(parts["train"]), attach(parts["test"]))
+        for client, parts in skeleton.items()
+    }
+
+
+def make_answer(reply: Reply, number: int, buffer: SharedBuffer) -> Answer:
+    """An answer to a reply, its tensors put into the buffer."""
+    tensors = {f"shared/{name}": tensor for name, tensor in reply.shared.items()}
+    tensors |= {f"personal/{name}": tensor for name, tensor in reply.personal.items()}
+    layout = buffer.write(tensors)
+    return Answer(replace(reply, shared={}, personal={}), layout, number)
+
+
+def open_answer(answer: Answer, buffer: SharedBuffer) -> Reply:
+    """The reply with its tensors as views of the worker's buffer."""
+    tensors = buffer.read(answer.tensors)
+    parts: dict[str, dict[str, torch.Tensor]] = {"shared": {}, "personal": {}}
+    for key, tensor in tensors.items():
+        part, _, name = key.partition("/")
+        parts[part][name] = tensor
+    return replace(answer.reply, shared=parts["shared"], personal=parts["personal"])

@@ -1,0 +1,121 @@
+"""The ledger of a run: an SQLite file that says what happened.
+
+Rows that speak of one client name it in a column `client`, so that they can be
+erased with it. Deleted content is overwritten at once (`secure_delete`), and no
+write-ahead log outlives a commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pfedul.errors import PfedulError
+
+FORMAT = "1"
+"""Version of the run folder. A newer one is refused, not half-read."""
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE clients (
+    client TEXT PRIMARY KEY, train_samples INTEGER NOT NULL, test_samples INTEGER NOT NULL,
+    data_sha256 TEXT NOT NULL, joined_round INTEGER NOT NULL,
+    status TEXT NOT NULL DEFAULT 'active');
+CREATE TABLE rounds (
+    round INTEGER PRIMARY KEY, finished_at TEXT NOT NULL, replies INTEGER NOT NULL,
+    samples INTEGER NOT NULL, loss REAL NOT NULL, seconds REAL NOT NULL,
+    cpu_seconds REAL NOT NULL, shared_sha256 TEXT NOT NULL);
+CREATE TABLE replies (
+    round INTEGER NOT NULL, client TEXT NOT NULL, samples INTEGER NOT NULL, loss REAL NOT NULL,
+    update_norm REAL NOT NULL, cpu_seconds REAL NOT NULL, PRIMARY KEY (round, client));
+CREATE TABLE refusals (
+    round INTEGER NOT NULL, client TEXT NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL,
+    PRIMARY KEY (round, client));
+CREATE TABLE evaluations (
+    round INTEGER NOT NULL, client TEXT NOT NULL, accuracy REAL NOT NULL, loss REAL NOT NULL,
+    samples INTEGER NOT NULL, PRIMARY KEY (round, client));
+CREATE TABLE commits (
+    number INTEGER PRIMARY KEY, last_round INTEGER NOT NULL, seconds REAL NOT NULL);
+CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE pending (staged TEXT PRIMARY KEY, path TEXT NOT NULL);
+"""
+
+Statement = tuple[str, tuple[Any, ...]]
+
+
+def insert(table: str, **values: Any) -> Statement:
+    """A statement that writes one row, replacing the row with the same key.
+
+    >>> insert("meta", key="format", value="1")
+    ('INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)', ('format', '1'))
+    """
+    marks = ", ".join("?" for _ in values)
+    sql = f"INSERT OR REPLACE INTO {table} ({', '.join(values)}) VALUES ({marks})"
+    return sql, tuple(values.values())
+
+
+class Ledger:
+    """Owns the connection to `ledger.db`."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        mode = "ro" if read_only else "rw"
+        try:
+            self._db = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                timeout=30,
+                isolation_level=None,
+            )
+            self._db.row_factory = sqlite3.Row
+            if not read_only:
+                self._db.execute("PRAGMA journal_mode = DELETE")
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._db.execute("PRAGMA secure_delete = ON")
+            found = self.meta("format")
+        except sqlite3.Error as error:
+            raise PfedulError(f"{path} is not a readable pfedul ledger ({error}).") from None
+        if found != FORMAT:
+            raise PfedulError(
+                f"{path} has format {found}, but this pfedul reads format {FORMAT}; "
+                "install the version that wrote it."
+            )
+
+    @staticmethod
+    def create(path: Path) -> Ledger:
+        """A new, empty ledger."""
+        with sqlite3.connect(path) as database:
+            database.executescript(SCHEMA)
+            database.execute(*insert("meta", key="format", value=FORMAT))
+        database.close()
+        return Ledger(path)
+
+    def write(self, statements: Iterable[Statement]) -> None:
+        """All of the statements, durably, or none of them."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, values in statements:
+                self._db.execute(sql, values)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+
+    def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
+        """What a query finds, as plain dictionaries."""
+        return [dict(row) for row in self._db.execute(sql, values)]
+
+    def value(self, sql: str, *values: Any) -> Any:
+        """The first column of the first row; None where there is none."""
+        row = self._db.execute(sql, values).fetchone()
+        return None if row is None else row[0]
+
+    def meta(self, key: str) -> str | None:
+        """A fact about the run as a whole."""
+        found: str | None = self.value("SELECT value FROM meta WHERE key = ?", key)
+        return found
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,39 @@
+"""The models that can be named on the command line, in TOML and in Python.
+
+A user's own `nn.Module` needs none of this. A new model is one new file and
+one line in `MODELS`. Each model declares its head by the attribute
+`head_name`, and its forward pass ends with that head: `head(features(x))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from pfedul.errors import PfedulError
+from pfedul.models.cnn import CNN
+from pfedul.models.kind import ModelKind, check_classes
+from pfedul.models.mlp import MLP
+from pfedul.models.resnet import RESNET18, resnet18
+from pfedul.registry import Registry
+
+__all__ = ["MODELS", "ModelKind", "build_model", "resnet18"]
+
+MODELS: Registry[ModelKind] = Registry("model", RESNET18, CNN, MLP)
+
+
+def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Module:
+    """A freshly initialised model for inputs of this shape (without the batch) and these classes.
+
+    >>> build_model("mlp:hidden=8", (4,), 3).head
+    Linear(in_features=8, out_features=3, bias=True)
+    """
+    kind, options = MODELS.parse(spec)
+    check_classes(classes)
+    if not input_shape or min(input_shape) < 1:
+        raise PfedulError(
+            f"A model cannot take inputs of shape {list(input_shape)}; "
+            "give the shape of one sample, such as [3, 32, 32]."
+        )
+    return kind.build(input_shape, classes, options)

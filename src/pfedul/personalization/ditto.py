@@ -1,0 +1,73 @@
+"""Ditto: a global model as in FedAvg, and a whole local model held near it.
+
+The local model v takes its own steps on F(v) + (lambda/2) * ||v - w||^2, where w
+is the global model as it arrived. The two never mix: w is aggregated, v stays.
+The penalty covers parameters; running statistics follow the client's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from pfedul.personalization.job import Fitted, Job, Personalization
+from pfedul.personalization.local import run_sgd, trainable
+from pfedul.split import split_whole
+from pfedul.tensors import Tensors, load_tensors, read_tensors
+
+
+@dataclass(frozen=True)
+class DittoOptions:
+    """`lam`: the lambda of the penalty; 0.1 as in the pFedUL paper."""
+
+    lam: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.lam >= 0:
+            raise ValueError(f"lam must not be negative, but is {self.lam}")
+
+
+def fit(job: Job) -> Fitted:
+    """The global model by plain SGD, then the local model with the pull toward what arrived."""
+    load_tensors(job.model, job.shared)
+    job.model.train()
+    loss = run_sgd(job.model, trainable(job.model), job.samples, job.training)
+    shared = read_tensors(job.model, job.split.shared)
+    return Fitted(shared, fit_local(job, job.training.epochs), loss)
+
+
+def fit_local(job: Job, epochs: int) -> Tensors:
+    """The local model after `epochs` of proximal steps toward the shared model of the job."""
+    load_tensors(job.model, job.personal)
+    job.model.train()
+    named = [(name, p) for name, p in job.model.named_parameters() if p.requires_grad]
+
+    @torch.no_grad()
+    def pull_toward_shared() -> None:
+        for name, parameter in named:
+            _add_to_gradient(parameter, parameter - job.shared[name], job.options.lam)
+
+    parameters = [parameter for _, parameter in named]
+    run_sgd(job.model, parameters, job.samples, job.training, epochs, pull_toward_shared)
+    return read_tensors(job.model, job.split.personal)
+
+
+def _add_to_gradient(parameter: nn.Parameter, amount: torch.Tensor, factor: float) -> None:
+    if parameter.grad is None:  # a parameter that the loss did not reach is pulled all the same
+        parameter.grad = torch.zeros_like(parameter)
+    parameter.grad.add_(amount, alpha=factor)
+
+
+DITTO = Personalization(
+    name="ditto",
+    summary="a global model, and a whole local model held near it",
+    shared="the whole global model",
+    personal="a whole local model",
+    local_training="the global model, then the local one with (lambda/2)*||v - shared||^2",
+    paper="Li et al., ICML 2021",
+    options=DittoOptions,
+    split=split_whole,
+    fit=fit,
+)

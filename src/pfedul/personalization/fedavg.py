@@ -1,0 +1,18 @@
+"""FedAvg: one model for all, nothing personal. The reference that the others depart from."""
+
+from pfedul.personalization.job import Personalization
+from pfedul.personalization.local import fit_everything
+from pfedul.registry import NoOptions
+from pfedul.split import split_all_shared
+
+FEDAVG = Personalization(
+    name="fedavg",
+    summary="one model for all clients",
+    shared="everything",
+    personal="nothing",
+    local_training="all tensors",
+    paper="McMahan et al., AISTATS 2017",
+    options=NoOptions,
+    split=split_all_shared,
+    fit=fit_everything,
+)

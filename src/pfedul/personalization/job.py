@@ -1,0 +1,67 @@
+"""What a personalisation is, and what it is given to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from pfedul.data.samples import Samples
+from pfedul.split import Split
+from pfedul.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains: plain SGD, its momentum fresh in every round."""
+
+    epochs: int = 5
+    batch_size: int = 32
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's local work: everything it may read. The model is scratch space."""
+
+    model: nn.Module
+    split: Split
+    head: str | None
+    shared: Tensors
+    personal: Tensors
+    samples: Samples
+    training: LocalTraining
+    options: Any
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The client's tensors after local training, and the mean loss on the way."""
+
+    shared: Tensors
+    personal: Tensors
+    loss: float
+
+
+@dataclass(frozen=True)
+class Personalization:
+    """A way to divide a model between the federation and its clients, and to train it.
+
+    The four descriptions make the table of `pfedul personalizations` and of the
+    docs. `needs_head` says whether the split is made at the model's head.
+    """
+
+    name: str
+    summary: str
+    shared: str
+    personal: str
+    local_training: str
+    paper: str
+    options: type[Any]
+    split: Callable[..., Split]
+    fit: Callable[[Job], Fitted]
+    needs_head: bool = False

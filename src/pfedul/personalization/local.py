@@ -1,0 +1,151 @@
+"""Local training, shared by all personalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfedul.data.samples import Samples, TensorSamples
+from pfedul.personalization.job import Fitted, Job, LocalTraining
+from pfedul.tensors import load_tensors, read_tensors
+
+FORWARD_BATCH = 256
+"""How many samples pass at once when there is no backward pass to pay for."""
+
+
+def fit_everything(job: Job) -> Fitted:
+    """Train all tensors together: FedAvg, and all that differs from it only in the split."""
+    load_tensors(job.model, job.shared, job.personal)
+    job.model.train()
+    loss = run_sgd(job.model, trainable(job.model), job.samples, job.training)
+    return read_fitted(job, loss)
+
+
+def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that the model's author did not freeze."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def read_fitted(job: Job, loss: float) -> Fitted:
+    """The two parts as they now stand in the model."""
+    return Fitted(
+        read_tensors(job.model, job.split.shared),
+        read_tensors(job.model, job.split.personal),
+        loss,
+    )
+
+
+def run_sgd(
+    model: nn.Module,
+    parameters: list[nn.Parameter],
+    samples: Samples,
+    training: LocalTraining,
+    epochs: int | None = None,
+    adjust_gradients: Callable[[], None] | None = None,
+) -> float:
+    """Minimise the cross-entropy of `model` over `samples`; returns the mean loss of all steps.
+
+    `adjust_gradients` is called between the backward pass and the step.
+    """
+    epochs = training.epochs if epochs is None else epochs
+    optimizer = torch.optim.SGD(
+        parameters, training.lr, training.momentum, weight_decay=training.weight_decay
+    )
+    total, seen = torch.zeros(()), 0
+    for _ in range(epochs):
+        for indices in shuffled_batches(len(samples), training.batch_size):
+            x, y = samples.batch(indices)
+            optimizer.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(model(x), y)
+            torch.autograd.backward(loss)
+            if adjust_gradients is not None:
+                adjust_gradients()
+            optimizer.step()
+            total += loss.detach() * len(y)
+            seen += len(y)
+    return float(total) / max(seen, 1)
+
+
+def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
+    """One epoch of indices in random order.
+
+    A lone last sample joins the batch before it: batch normalisation has no
+    statistics of a single sample.
+
+    >>> sorted(len(batch) for batch in shuffled_batches(9, 4))
+    [4, 5]
+    """
+    batches = list(torch.split(torch.randperm(count), batch_size))
+    if len(batches) > 1 and len(batches[-1]) == 1 and batch_size > 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return iter(batches)
+
+
+@contextmanager
+def frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
+    """Within the block no gradient is computed for these parameters."""
+    before = [parameter.requires_grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, wanted in zip(parameters, before, strict=True):
+            parameter.requires_grad_(wanted)
+
+
+def head_parts(model: nn.Module, head: str) -> tuple[nn.Module, list[nn.Parameter]]:
+    """The head, and the parameters of everything else."""
+    module = model.get_submodule(head)
+    own = {id(parameter) for parameter in module.parameters()}
+    return module, [p for p in model.parameters() if id(p) not in own]
+
+
+def train_head(
+    model: nn.Module, head: str, samples: Samples, training: LocalTraining, epochs: int
+) -> float:
+    """Train the head alone, everything before it frozen and in eval mode.
+
+    The frozen body gives the same features in every epoch, so they are computed
+    once. That is exact only if the samples are tensors (a Dataset may transform
+    at random) and the head is the model's last operation; else it is not done.
+    """
+    module, body = head_parts(model, head)
+    parameters = list(module.parameters())
+    model.eval()
+    with frozen(body):
+        features = head_inputs(model, module, samples)
+        module.train()
+        if features is None:
+            return run_sgd(model, parameters, samples, training, epochs)
+        return run_sgd(module, parameters, features, training, epochs)
+
+
+@torch.no_grad()
+def head_inputs(model: nn.Module, head: nn.Module, samples: Samples) -> TensorSamples | None:
+    """What the head is given for each sample; None where caching it would not be exact."""
+    if not isinstance(samples, TensorSamples):
+        return None
+    seen: list[Tensor] = []
+    made: list[Tensor] = []
+    hooks = [
+        head.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0].clone())),
+        head.register_forward_hook(lambda _module, _inputs, output: made.append(output)),
+    ]
+    labels: list[Tensor] = []
+    try:
+        for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
+            x, y = samples.batch(indices)
+            logits = model(x)
+            labels.append(y)
+            if len(seen) != len(labels) or logits is not made[-1]:
+                return None
+            made.clear()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return TensorSamples(torch.cat(seen), torch.cat(labels))

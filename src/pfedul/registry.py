@@ -1,0 +1,146 @@
+"""Named choices with options, and the one-line form in which users write them.
+
+A dataset, partition, model or personalisation is written `name` or
+`name:key=value,key=value`, on the command line, in TOML and in Python alike.
+A value without a key belongs to the first option: `dirichlet:0.5` is
+`dirichlet:alpha=0.5`. Lists are joined by plus signs: `classes=0+1`.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Protocol, TypeVar
+
+from pfedul.errors import PfedulError
+
+
+class Entry(Protocol):
+    """What a registry holds: a name, a line of prose and a frozen dataclass of options."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def options(self) -> type[Any]: ...
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of a choice that has none."""
+
+
+class Registry(Generic[EntryT]):
+    """The known choices of one kind, in the order in which they are listed to users."""
+
+    def __init__(self, kind: str, *entries: EntryT) -> None:
+        self.kind = kind
+        self._entries = {entry.name: entry for entry in entries}
+
+    def __iter__(self) -> Iterator[EntryT]:
+        return iter(self._entries.values())
+
+    def __getitem__(self, name: str) -> EntryT:
+        if name not in self._entries:
+            known = ", ".join(self._entries)
+            raise PfedulError(f"Unknown {self.kind} '{name}'; known are: {known}.")
+        return self._entries[name]
+
+    def parse(self, text: str) -> tuple[EntryT, Any]:
+        """The entry that `text` names, and its options with defaults filled in."""
+        name, _, rest = text.partition(":")
+        entry = self[name.strip()]
+        return entry, _parse_options(f"{self.kind} '{entry.name}'", entry.options, rest)
+
+    def canonical(self, text: str) -> str:
+        """`text` with every option written out, so that equal choices compare equal."""
+        entry, options = self.parse(text)
+        return write(entry.name, options)
+
+
+def write(name: str, options: Any) -> str:
+    """The one-line form of a choice with all its options that are set.
+
+    >>> @dataclass(frozen=True)
+    ... class Alpha:
+    ...     alpha: float = 0.5
+    >>> write("dirichlet", Alpha())
+    'dirichlet:alpha=0.5'
+    """
+    values = ((field.name, getattr(options, field.name)) for field in fields(options))
+    pairs = [f"{key}={_write_value(value)}" for key, value in values if value is not None]
+    return f"{name}:{','.join(pairs)}" if pairs else name
+
+
+def _write_value(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _parse_options(owner: str, options: type[Any], text: str) -> Any:
+    known = typing.get_type_hints(options)
+    given: dict[str, Any] = {}
+    for position, item in enumerate(part for part in text.split(",") if part.strip()):
+        key, value = _key_and_value(item, position, list(known))
+        if key not in known:
+            can = f"it takes: {', '.join(known)}" if known else "it takes no options"
+            raise PfedulError(f"The {owner} has no option '{key}'; {can}.")
+        given[key] = _convert(owner, key, value, known[key])
+    return _construct(owner, options, given)
+
+
+def _key_and_value(item: str, position: int, known: list[str]) -> tuple[str, str]:
+    key, equals, value = item.partition("=")
+    if equals:
+        return key.strip(), value.strip()
+    if position == 0 and known:
+        return known[0], item.strip()
+    return item.strip(), ""
+
+
+def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
+    try:
+        return _CONVERTERS[_plain_type(wanted)](value)
+    except ValueError:
+        kind = _plain_type(wanted)
+        words = "whole numbers joined by +" if kind is tuple else f"a value of type {kind.__name__}"
+        raise PfedulError(f"Option '{key}' of the {owner} takes {words}, not '{value}'.") from None
+
+
+def _plain_type(wanted: Any) -> type:
+    """The type to convert to: `int` for `int | None`, `tuple` for `tuple[int, ...]`."""
+    if isinstance(wanted, types.UnionType):
+        wanted = next(kind for kind in typing.get_args(wanted) if kind is not type(None))
+    plain: type = typing.get_origin(wanted) or wanted
+    return plain
+
+
+def _to_bool(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+_CONVERTERS: dict[type, Any] = {
+    int: int,
+    float: float,
+    str: str,
+    bool: _to_bool,
+    tuple: lambda text: tuple(int(part) for part in text.split("+")),
+}
+
+
+def _construct(owner: str, options: type[Any], given: dict[str, Any]) -> Any:
+    """Options check themselves in `__post_init__` by raising ValueError with a sentence."""
+    try:
+        return options(**given)
+    except TypeError:
+        missing = [field.name for field in fields(options) if field.name not in given]
+        raise PfedulError(f"The {owner} needs a value for '{missing[0]}'.") from None
+    except ValueError as error:
+        raise PfedulError(f"The {owner} was refused: {error}.") from None

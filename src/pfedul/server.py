@@ -1,0 +1,232 @@
+"""The server's side of a round: choose clients, check replies, add them up.
+
+The server never knows where its clients run: an engine hands it their replies,
+always in the order in which they were asked. Replies are added one by one, so
+memory does not grow with the number of clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pfedul.client import Reply, Task
+from pfedul.engine.protocol import Engine, LocatePersonal
+from pfedul.errors import PfedulError
+from pfedul.randomness import derive_seed
+from pfedul.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a reply must look like before it may touch anything."""
+
+    shared: Mapping[str, Tensor]
+    personal: Mapping[str, Tensor]
+    parameters: frozenset[str]
+    samples: Mapping[str, int]
+    max_update_norm: float | None = None
+    min_replies: int = 1
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A reply that went into the aggregate."""
+
+    client: str
+    samples: int
+    loss: float
+    update_norm: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that did not, and why."""
+
+    client: str
+    reason: str
+
+
+@dataclass
+class RoundResult:
+    """What a round made: the new shared tensors and who took part in them."""
+
+    number: int
+    shared: Tensors
+    accepted: list[Accepted] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+    @property
+    def loss(self) -> float:
+        """Mean training loss, weighted by samples."""
+        total = sum(reply.samples for reply in self.accepted)
+        return sum(reply.loss * reply.samples for reply in self.accepted) / total
+
+
+class TooFewReplies(PfedulError):
+    """A round that may not be committed; it carries the refusals for the ledger."""
+
+    def __init__(self, number: int, asked: int, refused: Sequence[Refusal], needed: int) -> None:
+        self.number = number
+        self.refused = tuple(refused)
+        worst = f"{refused[0].client}: {refused[0].reason}" if refused else "no client replied"
+        super().__init__(
+            f"Round {number} was not committed: {asked - len(refused)} of {asked} replies were "
+            f"usable and {needed} are needed ({worst}); a lower --lr or --min-replies may help."
+        )
+
+
+def choose_clients(
+    clients: Sequence[str], participation: float, seed: int, number: int
+) -> list[str]:
+    """The clients of a round, without regard to who else is there.
+
+    Each client draws a number of its own and the smallest are taken, so that a
+    client who leaves does not change what the others draw.
+    """
+    count = max(1, round(participation * len(clients)))
+    draws = {client: derive_seed(seed, "participation", number, client) for client in clients}
+    return sorted(sorted(clients, key=draws.__getitem__)[:count])
+
+
+def run_round(
+    engine: Engine,
+    number: int,
+    clients: Sequence[str],
+    shared: Tensors,
+    locate_personal: LocatePersonal,
+    rules: Rules,
+    keep: Callable[[Reply], None],
+) -> RoundResult:
+    """One round: broadcast, check, aggregate. `keep` is given each accepted reply while it lasts.
+
+    Large clients are asked first: the last one to finish is then a small one.
+    """
+    order = sorted(clients, key=lambda client: (-rules.samples[client], client))
+    result = RoundResult(number, shared)
+    mean = StreamingMean(shared)
+    with closing(engine.run(Task("fit", number), order, shared, locate_personal)) as replies:
+        for reply in replies:
+            reason, norm = check_reply(reply, rules, shared)
+            if reason is None:
+                mean.add(reply.shared, reply.samples)
+                keep(reply)
+                result.accepted.append(_accepted(reply, norm))
+            else:
+                result.refused.append(Refusal(reply.client, reason))
+    if len(result.accepted) < max(1, rules.min_replies):
+        raise TooFewReplies(number, len(order), result.refused, max(1, rules.min_replies))
+    result.shared = mean.result()
+    return result
+
+
+def _accepted(reply: Reply, norm: float) -> Accepted:
+    loss = float(reply.metrics["loss"])
+    return Accepted(reply.client, reply.samples, loss, norm, reply.cpu_seconds)
+
+
+def check_reply(reply: Reply, rules: Rules, shared: Tensors) -> tuple[str | None, float]:
+    """Why a reply must be refused (None if it need not be), and the norm of its update."""
+    reason = (
+        _check_samples(reply, rules)
+        or _check_layout("shared", reply.shared, rules.shared)
+        or _check_layout("personal", reply.personal, rules.personal)
+        or _check_finite(reply)
+    )
+    if reason is not None:
+        return reason, math.nan
+    norm = update_norm(shared, reply.shared, rules.parameters)
+    if rules.max_update_norm is not None and norm > rules.max_update_norm:
+        return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}", norm
+    return None, norm
+
+
+def _check_samples(reply: Reply, rules: Rules) -> str | None:
+    known = rules.samples.get(reply.client)
+    if known is None:
+        return "this client is not part of the federation"
+    if reply.samples != known or isinstance(reply.samples, bool):
+        return f"reports {reply.samples} samples where {known} are registered"
+    return None
+
+
+def _check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str | None:
+    if got.keys() != wanted.keys():
+        odd = sorted(got.keys() ^ wanted.keys())[0]
+        return f"{part} tensor '{odd}' is {'unknown' if odd in got else 'missing'}"
+    for name, tensor in wanted.items():
+        if got[name].shape != tensor.shape:
+            return f"{part} tensor '{name}' has shape {tuple(got[name].shape)}"
+        if got[name].dtype != tensor.dtype:
+            return f"{part} tensor '{name}' has type {got[name].dtype}"
+    return None
+
+
+def _check_finite(reply: Reply) -> str | None:
+    for part, tensors in (("shared", reply.shared), ("personal", reply.personal)):
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not _is_finite(tensor):
+                return f"{part} tensor '{name}' has values that are not finite"
+    if not math.isfinite(reply.metrics.get("loss", math.nan)):
+        return "its loss is not finite"
+    return None
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    # A sum in double precision cannot overflow from finite single-precision
+    # values, and NaN or infinity cannot hide in it: one pass and no mask.
+    if tensor.dtype == torch.float64:
+        return bool(torch.isfinite(tensor).all())
+    return math.isfinite(float(tensor.sum(dtype=torch.float64)))
+
+
+def update_norm(before: Tensors, after: Tensors, parameters: frozenset[str]) -> float:
+    """Euclidean length of a client's update, over parameters only: statistics are no update."""
+    squares = (
+        float(torch.linalg.vector_norm(before[name] - after[name], dtype=torch.float64)) ** 2
+        for name in before
+        if name in parameters
+    )
+    return math.sqrt(sum(squares))
+
+
+class StreamingMean:
+    """The weighted mean of tensors that come one after the other.
+
+    Floating tensors are summed in double precision. Integer tensors are counters
+    (BatchNorm's `num_batches_tracked`): their mean has no meaning and would not
+    be whole, so the largest is kept.
+    """
+
+    def __init__(self, like: Tensors) -> None:
+        self._like = like
+        self._sums: Tensors = {}
+        self._weight = 0
+
+    def add(self, tensors: Tensors, weight: int) -> None:
+        for name, tensor in tensors.items():
+            if not tensor.is_floating_point():
+                self._keep_largest(name, tensor)
+            elif name in self._sums:
+                self._sums[name].add_(tensor, alpha=weight)
+            else:
+                self._sums[name] = tensor.to(torch.float64, copy=True).mul_(weight)
+        self._weight += weight
+
+    def _keep_largest(self, name: str, tensor: Tensor) -> None:
+        known = self._sums.get(name)
+        self._sums[name] = tensor.clone() if known is None else torch.maximum(known, tensor)
+
+    def result(self) -> Tensors:
+        means = {}
+        for name, like in self._like.items():
+            total = self._sums[name]
+            mean = total / self._weight if total.is_floating_point() else total
+            means[name] = mean.to(like.dtype)
+        return means

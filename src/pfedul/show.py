@@ -1,0 +1,237 @@
+"""How results look in a terminal. Results go to stdout, progress to stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from pfedul.evaluation import Evaluation
+from pfedul.federation import Progress
+
+_out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A spinner on stderr, where that is a terminal."""
+    with _err.status(f"{what} …"):
+        yield
+
+
+class TrainingBar:
+    """Shows training progress; callable as `Federation.train(progress=...)` wants it."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._task = bar.add_task("training", total=None, figures="")
+        self._figures = ""
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.loss is not None:
+            self._figures = f"loss {progress.loss:.3f}"
+        if progress.accuracy is not None:
+            self._figures += f"  accuracy {progress.accuracy:.1%}"
+        done = (progress.round - 1) * progress.clients + progress.replies
+        self._bar.update(
+            self._task,
+            completed=done,
+            total=progress.rounds * progress.clients,
+            description=f"round {progress.round}/{progress.rounds}",
+            figures=self._figures,
+        )
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+@contextmanager
+def training_bar(quiet: bool) -> Iterator[TrainingBar]:
+    """A bar over all client replies of all rounds, with the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )
+    with Bar(*columns, console=_err, disable=quiet or not _err.is_terminal) as bar:
+        yield TrainingBar(bar)
+
+
+def trained(found: dict[str, Any], before: int) -> None:
+    """One line after training."""
+    rounds = found["rounds"]
+    if rounds == before:
+        _out.print(f"Nothing to do: {found['run']} already has {rounds} rounds.")
+        return
+    accuracy = found["accuracy"][-1] if found["accuracy"] else None
+    words = f", mean accuracy {accuracy['mean']:.1%}" if accuracy else ""
+    _out.print(
+        f"Trained rounds {before + 1} to {rounds} of {found['run']}{words}. "
+        f"Next: pfedul evaluate {found['run']}"
+    )
+
+
+def status(found: dict[str, Any]) -> None:
+    """The state of a run, for people."""
+    active = [client for client in found["clients"] if client["status"] == "active"]
+    choices = ", ".join(found[key] for key in ("personalization", "data", "model"))
+    _out.print(f"[bold]{found['run']}[/bold]  {choices}")
+    _out.print(f"rounds    {found['rounds']} of {found['rounds_asked']}")
+    _out.print(
+        f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples"
+    )
+    _print_curve("accuracy", [point["mean"] for point in found["accuracy"]], "{:.1%}")
+    _print_curve("loss", [point["loss"] for point in found["loss"]], "{:.3f}")
+    _print_cost(found["cost"])
+    sizes = (f"{part} {human_bytes(size)}" for part, size in found["bytes"].items() if size)
+    _out.print(f"folder    {', '.join(sizes)}")
+    _print_refused(found["refused"])
+
+
+def _print_curve(name: str, values: list[float], form: str) -> None:
+    if values:
+        first, last = form.format(values[0]), form.format(values[-1])
+        _out.print(f"{name:<9} {first} {sparkline(values)} {last}")
+
+
+def _print_cost(cost: dict[str, float | None]) -> None:
+    if cost["commit_share"] is not None:
+        _out.print(
+            f"time      {cost['round_seconds']:.1f} s in rounds "
+            f"({cost['client_cpu_seconds']:.1f} s of client CPU time), "
+            f"{cost['commit_seconds']:.2f} s committing ({cost['commit_share']:.1%})"
+        )
+
+
+def _print_refused(refused: list[dict[str, Any]]) -> None:
+    _out.print(f"refused   {len(refused)} replies" if refused else "refused   none")
+    for row in refused[-10:]:
+        _out.print(f"  round {row['round']}, {row['client']}: {row['reason']}")
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """A small chart of one character a value, the last `width` of them evenly chosen.
+
+    >>> sparkline([0.0, 0.5, 1.0])
+    '▁▅█'
+    """
+    step = max(1, -(-len(values) // width))
+    chosen = values[::-1][::step][::-1]
+    low, high = min(chosen), max(chosen)
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BLOCKS[round((value - low) * scale)] for value in chosen)
+
+
+def human_bytes(size: float) -> str:
+    """A size that people can read.
+
+    >>> human_bytes(123), human_bytes(4_500_000)
+    ('123 B', '4.5 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")
+
+
+def evaluation_data(found: Evaluation) -> dict[str, Any]:
+    """The JSON form of an evaluation."""
+    return {
+        "round": found.round,
+        "mean": found.mean,
+        "worst": {"client": found.worst, "accuracy": found.clients[found.worst].accuracy},
+        "spread": found.spread,
+        "clients": [
+            {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
+            for client, s in found.clients.items()
+        ],
+    }
+
+
+def evaluation(found: Evaluation) -> None:
+    """A table of clients, and the three figures under it."""
+    rows = [
+        {
+            "client": client,
+            "accuracy": f"{score.accuracy:.1%}",
+            "": "█" * round(20 * score.accuracy),
+            "loss": f"{score.loss:.3f}",
+            "test samples": str(score.samples),
+        }
+        for client, score in found.clients.items()
+    ]
+    table(f"personal models after round {found.round}", rows)
+    worst = found.clients[found.worst].accuracy
+    _out.print(
+        f"mean {found.mean:.1%}   worst {worst:.1%} ({found.worst})   spread {found.spread:.1%}"
+    )
+
+
+def table(title: str, rows: list[dict[str, str]]) -> None:
+    """Rows of text under a title."""
+    grid = Table(title=title, title_justify="left", title_style="bold")
+    for column in rows[0]:
+        grid.add_column(column, overflow="fold")
+    for row in rows:
+        grid.add_row(*row.values())
+    _out.print(grid)
+
+
+def choice_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+    """A row for each entry of a registry."""
+    return [
+        {"name": entry.name, "summary": entry.summary, "options": options_text(entry.options)}
+        for entry in choices
+    ]
+
+
+def dataset_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+    """Data sets also say which files they read and who publishes them."""
+    return [
+        {**row, "files": entry.files, "published": entry.published}
+        for entry, row in zip(choices, choice_rows(choices), strict=True)
+    ]
+
+
+def personalization_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+    """Personalisations say what is shared, what is personal and how clients train."""
+    return [
+        {
+            "name": entry.name,
+            "shared": entry.shared,
+            "personal": entry.personal,
+            "local_training": entry.local_training,
+            "options": options_text(entry.options),
+            "paper": entry.paper,
+        }
+        for entry in choices
+    ]
+
+
+def options_text(options: type[Any]) -> str:
+    """Option names with their defaults.
+
+    >>> from pfedul.personalization.ditto import DittoOptions
+    >>> options_text(DittoOptions)
+    'lam=0.1'
+    """
+    parts = []
+    for spec in fields(options):
+        value = spec.default
+        if isinstance(value, tuple):
+            value = "+".join(map(str, value))
+        shown = "" if value is None or not isinstance(value, int | float | str) else f"={value}"
+        parts.append(spec.name + shown)
+    return ", ".join(parts)

@@ -1,0 +1,73 @@
+"""What a run folder says of itself, read without touching it, even while it is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pfedul.federation import read_settings
+from pfedul.ledger import Ledger
+from pfedul.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, STAGING, require_run
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """Rounds, clients, accuracy over rounds, refused replies, cost and size: plain data."""
+    require_run(path)
+    settings = read_settings(path)
+    ledger = Ledger(path / LEDGER_FILE, read_only=True)
+    try:
+        return {
+            "run": str(path),
+            "personalization": settings.personalization,
+            "data": settings.data,
+            "model": settings.model,
+            "rounds": ledger.value("SELECT COUNT(*) FROM rounds"),
+            "rounds_asked": settings.rounds,
+            "clients": ledger.rows(
+                "SELECT client, status, train_samples, test_samples, joined_round FROM clients "
+                "ORDER BY client"
+            ),
+            "loss": ledger.rows("SELECT round, loss FROM rounds ORDER BY round"),
+            "accuracy": _accuracy(ledger),
+            "refused": ledger.rows("SELECT * FROM refusals ORDER BY round, client"),
+            "cost": _cost(ledger),
+            "bytes": folder_size(path),
+        }
+    finally:
+        ledger.close()
+
+
+def _accuracy(ledger: Ledger) -> list[dict[str, Any]]:
+    return ledger.rows(
+        "SELECT round, AVG(accuracy) AS mean, MIN(accuracy) AS worst, COUNT(*) AS clients "
+        "FROM evaluations GROUP BY round ORDER BY round"
+    )
+
+
+def _cost(ledger: Ledger) -> dict[str, float | None]:
+    """Seconds spent in rounds and in committing them, as far as they were written down."""
+    rounds, cpu = ledger.rows("SELECT SUM(seconds) AS s, SUM(cpu_seconds) AS c FROM rounds")[
+        0
+    ].values()
+    commits = ledger.value("SELECT SUM(seconds) FROM commits") or 0.0
+    return {
+        "round_seconds": rounds or 0.0,
+        "client_cpu_seconds": cpu or 0.0,
+        "commit_seconds": commits,
+        "commit_share": commits / (rounds + commits) if rounds else None,
+    }
+
+
+def folder_size(path: Path) -> dict[str, int]:
+    """Bytes of the run folder by part."""
+    parts = dict.fromkeys(["shared", "initial", "personal", "records", "ledger", "other"], 0)
+    for file in path.rglob("*"):
+        if file.is_file() and STAGING not in file.relative_to(path).parts:
+            parts[_part(file.relative_to(path))] += file.stat().st_size
+    return {**parts, "total": sum(parts.values())}
+
+
+def _part(file: Path) -> str:
+    names = {SHARED_FILE: "shared", INIT_FILE: "initial", LEDGER_FILE: "ledger"}
+    folders = {"clients": "personal", "records": "records"}
+    return names.get(str(file)) or folders.get(file.parts[0], "other")

@@ -1,0 +1,318 @@
+"""The run folder: tensors, ledger, atomic commits. See docs/run-folder.md.
+
+A commit is all or nothing. New files are written under `staging/N`, made
+durable, and then one ledger transaction says that they count. Only after that
+do they move to their public names. Killed before the transaction, the run
+opens at the previous commit; killed after it, opening finishes the move.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from pfedul.errors import PfedulError
+from pfedul.ledger import Ledger, Statement, insert
+from pfedul.tensorfile import digest, digest_file, encode, read_file
+from pfedul.tensors import Tensors
+
+SETTINGS_FILE = "federation.toml"
+LEDGER_FILE = "ledger.db"
+INIT_FILE = "init.safetensors"
+SHARED_FILE = "shared.safetensors"
+LOCK_FILE = "lock"
+STAGING = "staging"
+
+
+def personal_file(client: str) -> str:
+    """Where a client's personal tensors are, below the run folder."""
+    return f"clients/{client}/personal.safetensors"
+
+
+class Store:
+    """Owns an open run folder: its lock, its ledger and what waits to be committed."""
+
+    def __init__(self, path: Path, lock: IO[str]) -> None:
+        self.path = path
+        self._lock = lock
+        self.ledger = Ledger(path / LEDGER_FILE)
+        self._round_files: set[str] = set()
+        self._batch_files: dict[str, tuple[str, int]] = {}
+        self._batch_rows: list[Statement] = []
+        self._last_commit: Statement | None = None
+        self._number = 0
+        self._publishing = False
+        self._finish_commit()
+
+    # Opening and creating
+
+    @staticmethod
+    def create(
+        path: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
+    ) -> Store:
+        """A new run folder. It appears under its name complete, or not at all."""
+        refuse_unusable(path)
+        with _own_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            try:
+                lock = _write_draft(draft, settings, tensors, rows)
+                draft.chmod(0o755)
+                draft.rename(path)
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
+            _sync(path.parent)
+        return Store(path, lock)
+
+    @staticmethod
+    def open(path: Path) -> Store:
+        """An existing run, locked for this process, at its last whole commit."""
+        require_run(path)
+        with _own_errors(path):
+            store = Store(path, _take_lock(path))
+        try:
+            store.verify()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _finish_commit(self) -> None:
+        """Move what the ledger says counts to its place; drop what it does not speak of."""
+        pending = self.ledger.rows("SELECT staged, path FROM pending")
+        self._publish((row["staged"], row["path"]) for row in pending)
+        self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
+
+    def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Move staged files to their public names, durably, before staging is cleared."""
+        folders = set()
+        for staged, name in moves:
+            target = self.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folders.add(target.parent)
+            with suppress(FileNotFoundError):  # moved already, before the process was killed
+                os.replace(self.path / staged, target)
+        for folder in folders:
+            _sync(folder)
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+    def verify(self) -> None:
+        """Every tensor file is what the ledger says it is."""
+        for row in self.ledger.rows("SELECT path, sha256 FROM files ORDER BY path"):
+            file = self.path / row["path"]
+            if not file.is_file():
+                raise PfedulError(f"The file {file} is missing; restore it from a backup.")
+            if digest_file(file) != row["sha256"]:
+                raise PfedulError(
+                    f"The file {file} is not the one that this run wrote (damaged or foreign); "
+                    "restore it from a backup."
+                )
+
+    # Reading
+
+    def read(self, name: str) -> Tensors:
+        """The newest tensors of that name, those of rounds not yet committed included."""
+        return read_file(self.locate(name))
+
+    def locate(self, name: str) -> Path:
+        """The file that `read` reads."""
+        return self.path / (self._staged(name) if name in self._batch_files else name)
+
+    @property
+    def settings_text(self) -> str:
+        return (self.path / SETTINGS_FILE).read_text(encoding="utf-8")
+
+    def write_settings(self, text: str) -> None:
+        """Replace the configuration, whole or not at all."""
+        draft = self.path / f"{SETTINGS_FILE}.new"
+        with _own_errors(self.path):
+            draft.write_text(text, encoding="utf-8")
+            _sync(draft)
+            os.replace(draft, self.path / SETTINGS_FILE)
+
+    # Writing: files of the round under way, then whole rounds, then the commit
+
+    def stage(self, name: str, tensors: Tensors) -> str:
+        """Write a file for the round under way; returns its digest."""
+        data = encode(tensors)
+        file = self.path / STAGING / "round" / name
+        with _own_errors(self.path):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        self._round_files.add(name)
+        return digest(data)
+
+    def keep_round(self, rows: Sequence[Statement], digests: Mapping[str, str]) -> None:
+        """The round is whole: its files and rows belong to the next commit."""
+        for name in self._round_files:
+            source = self.path / STAGING / "round" / name
+            target = self.path / self._staged(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._batch_files[name] = (digests[name], source.stat().st_size)
+            os.replace(source, target)
+        self._round_files.clear()
+        self._batch_rows += rows
+
+    def drop_round(self) -> None:
+        """Forget the round under way; it will be played again from the same place."""
+        shutil.rmtree(self.path / STAGING / "round", ignore_errors=True)
+        self._round_files.clear()
+
+    def commit(self, last_round: int) -> float:
+        """Make all whole rounds durable at once; returns the seconds that it took."""
+        if not self._batch_rows and not self._batch_files:
+            return 0.0
+        started = time.perf_counter()
+        with _own_errors(self.path), uninterrupted():
+            self._sync_staged()
+            self._publishing = True
+            self.ledger.write(self._commit_statements())
+            self._publish((self._staged(name), name) for name in self._batch_files)
+            self._publishing = False
+        seconds = time.perf_counter() - started
+        self._last_commit = insert(
+            "commits", number=self._number, last_round=last_round, seconds=seconds
+        )
+        self._number += 1
+        self._batch_files.clear()
+        self._batch_rows.clear()
+        return seconds
+
+    def _commit_statements(self) -> list[Statement]:
+        statements: list[Statement] = [("DELETE FROM pending", ())]
+        for name, (sha256, size) in self._batch_files.items():
+            statements.append(insert("pending", staged=self._staged(name), path=name))
+            statements.append(insert("files", path=name, sha256=sha256, bytes=size))
+        statements += self._batch_rows
+        # What a commit cost is known only after it, so the next one writes it down.
+        number = insert("commits", number=self._number, last_round=-1, seconds=0.0)
+        return [*statements, *filter(None, [self._last_commit]), number]
+
+    def _sync_staged(self) -> None:
+        folder = self.path / STAGING / str(self._number)
+        for root, _, files in os.walk(folder):
+            for file in files:
+                _sync(Path(root) / file)
+            _sync(Path(root))
+
+    def _staged(self, name: str) -> str:
+        return f"{STAGING}/{self._number}/{name}"
+
+    def close(self) -> None:
+        """Let go of the folder; what was not committed is gone."""
+        if self._last_commit is not None:
+            with suppress(Exception):
+                self.ledger.write([self._last_commit])
+        if not self._publishing:  # else the next opening finishes the commit from there
+            shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        self.ledger.close()
+        self._lock.close()
+
+
+def require_run(path: Path) -> None:
+    """Refuse what is not a run folder."""
+    if not path.exists():
+        raise PfedulError(f"There is no run at {path}; create it with 'pfedul train {path}'.")
+    if not path.is_dir():
+        raise PfedulError(f"{path} is a file, not a run folder; give another path.")
+    if not (path / LEDGER_FILE).is_file():
+        raise PfedulError(f"{path} is not a pfedul run folder (it has no {LEDGER_FILE}).")
+
+
+def refuse_unusable(path: Path) -> None:
+    """Refuse a place where no new run can be made."""
+    if path.is_file():
+        raise PfedulError(f"{path} is a file, not a run folder; give another path.")
+    if path.is_dir() and any(path.iterdir()):
+        known = (path / LEDGER_FILE).is_file()
+        what = "already holds a run; open it instead" if known else "is not empty and not a run"
+        raise PfedulError(f"{path} {what}, or give another path.")
+
+
+def _write_draft(
+    draft: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
+) -> IO[str]:
+    lock = _take_lock(draft)
+    (draft / SETTINGS_FILE).write_text(settings, encoding="utf-8")
+    statements = list(rows)
+    for name, content in tensors.items():
+        data = encode(content)
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        (draft / name).write_bytes(data)
+        statements.append(insert("files", path=name, sha256=digest(data), bytes=len(data)))
+    ledger = Ledger.create(draft / LEDGER_FILE)
+    ledger.write(statements)
+    ledger.close()
+    for root, _, files in os.walk(draft):
+        for file in files:
+            _sync(Path(root) / file)
+        _sync(Path(root))
+    return lock
+
+
+def _take_lock(path: Path) -> IO[str]:
+    """The lock lasts as long as the file is open: a killed process leaves none behind."""
+    file = (path / LOCK_FILE).open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise PfedulError(
+            f"Another process (pid {owner}) is at work on {path}; wait until it has ended."
+        ) from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _own_errors(path: Path) -> Iterator[None]:
+    """The operating system's refusals, as sentences."""
+    try:
+        yield
+    except PermissionError as error:
+        raise PfedulError(f"No permission to write {error.filename or path}.") from None
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}:
+            raise
+        raise PfedulError(
+            f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
+        ) from None
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C within the block takes effect after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if caught:
+            signal.raise_signal(signal.SIGINT)

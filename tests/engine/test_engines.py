@@ -1,0 +1,207 @@
+"""Engines agree to the bit, hand replies back in order and outlive their workers."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from pfedul import Federation, PfedulError
+from pfedul.client import Task
+from pfedul.engine import ClientFailure, start_engine
+from pfedul.engine.processes import ProcessesEngine
+from pfedul.engine.sharedbuffer import SharedBuffer, lay_out
+from toys import WithNorm, client_data, create, reopen, tensor_digests
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> dict[str, str]:
+    run = tmp_path_factory.mktemp("engines") / "inline"
+    with create(run, personalization="fedrep", rounds=2) as federation:
+        federation.train()
+    return tensor_digests(run)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_any_number_of_workers_gives_the_bits_of_inline(workers, reference, tmp_path):
+    settings = {"engine": "processes", "workers": workers, "rounds": 2}
+    with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
+        federation.train()
+    assert tensor_digests(tmp_path / "run") == reference
+
+
+@pytest.mark.parametrize("personalization", ["fedavg", "ditto", "fedbn"])
+def test_engines_agree_for_every_kind_of_personal_part(personalization, tmp_path):
+    for engine in ("inline", "processes"):
+        settings = {"engine": engine, "workers": 2, "rounds": 2}
+        with create(tmp_path / engine, personalization=personalization, **settings) as federation:
+            federation.train()
+    assert tensor_digests(tmp_path / "inline") == tensor_digests(tmp_path / "processes")
+
+
+def workers_of(federation: Federation) -> list:
+    assert isinstance(federation.engine, ProcessesEngine)
+    return federation.engine._workers
+
+
+def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(reference, tmp_path):
+    killed = []
+
+    def kill_one(progress):
+        if len(killed) < 2 and progress.loss is None:
+            killed.append(workers_of(federation)[0].process.pid)
+            os.kill(killed[-1], signal.SIGKILL)
+
+    settings = {"engine": "processes", "workers": 2, "rounds": 2}
+    with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
+        federation.train(progress=kill_one)
+    assert len(killed) == 2
+    assert tensor_digests(tmp_path / "run") == reference
+
+
+class Deadly(WithNorm):
+    """A model that ends the process it is trained in (after the check of its output)."""
+
+    def forward(self, x):
+        if self.training:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(x)
+
+
+def test_work_that_always_kills_its_worker_is_given_up_with_a_sentence(tmp_path):
+    settings = {"model": Deadly, "engine": "processes", "workers": 1}
+    with (
+        create(tmp_path / "run", **settings) as federation,
+        pytest.raises(PfedulError, match="ended its worker process 3 times"),
+    ):
+        federation.train()
+
+
+class Faulty(WithNorm):
+    def forward(self, x):
+        if self.training:
+            raise ZeroDivisionError("from the user's own code")
+        return super().forward(x)
+
+
+def test_an_error_in_a_users_model_is_shown_with_its_trace(tmp_path):
+    settings = {"model": Faulty, "engine": "processes", "workers": 1}
+    with (
+        create(tmp_path / "run", **settings) as federation,
+        pytest.raises(ClientFailure, match="from the user's own code"),
+    ):
+        federation.train()
+
+
+def test_a_run_left_half_way_does_not_disturb_the_next(tmp_path):
+    with create(tmp_path / "run", engine="processes", workers=2) as federation:
+        arguments = (federation.clients, federation.shared, federation._locate_personal)
+        half = federation.engine.run(Task("fit", 1), *arguments)
+        next(half)
+        half.close()
+        replies = list(federation.engine.run(Task("evaluate", 1), *arguments))
+    assert [reply.client for reply in replies] == federation.clients
+    assert all("accuracy" in reply.metrics for reply in replies)
+
+
+def test_workers_end_with_the_engine(tmp_path):
+    with create(tmp_path / "run", engine="processes", workers=2) as federation:
+        federation.evaluate()
+        pids = [worker.process.pid for worker in workers_of(federation)]
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_auto_takes_no_more_workers_than_clients(tmp_path):
+    with create(tmp_path / "run", engine="processes", workers=50) as federation:
+        federation.evaluate()
+        assert len(workers_of(federation)) == len(federation.clients)
+
+
+def test_an_unknown_engine_is_refused(tmp_path):
+    with (
+        create(tmp_path / "run") as federation,
+        pytest.raises(PfedulError, match="known are: auto, inline, processes"),
+    ):
+        start_engine("quantum", 1, federation.bench)
+
+
+def test_what_cannot_be_sent_to_workers_is_said(tmp_path):
+    class Unpicklable(torch.utils.data.Dataset):
+        def __init__(self):
+            self.generator = (i for i in range(3))
+
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return torch.ones(4) * index, index % 3
+
+    data = {"a": (Unpicklable(), Unpicklable()), **client_data(2)}
+    with (
+        create(tmp_path / "run", data=data, engine="processes", workers=1) as federation,
+        pytest.raises(PfedulError, match="cannot be sent to worker processes"),
+    ):
+        federation.train()
+
+
+def test_a_users_dataset_with_random_transforms_is_reproducible(tmp_path):
+    class Noisy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 12
+
+        def __getitem__(self, index):
+            return torch.randn(4) + index % 3, index % 3
+
+    data = {"a": (Noisy(), Noisy()), "b": (Noisy(), Noisy())}
+    for engine in ("inline", "processes"):
+        with create(tmp_path / engine, data=data, engine=engine, workers=2) as federation:
+            federation.train()
+    assert tensor_digests(tmp_path / "inline") == tensor_digests(tmp_path / "processes")
+
+
+def test_a_buffer_grows_and_its_views_are_not_copies():
+    buffer = SharedBuffer()
+    small = buffer.write({"a": torch.arange(3)})
+    assert buffer.read(small)["a"].tolist() == [0, 1, 2]
+    tensors = {"x": torch.ones(1000), "n": torch.tensor(7), "none": torch.zeros(0, 4)}
+    layout = buffer.write(tensors)
+    views = buffer.read(layout)
+    assert all(torch.equal(views[name], tensor) for name, tensor in tensors.items())
+    buffer.write({"x": torch.zeros(1000)})
+    assert views["x"].sum() == 0
+    buffer.close()
+    assert views["x"].sum() == 0  # the memory lasts as long as a view of it
+
+
+def test_places_are_aligned_and_do_not_overlap():
+    layout, size = lay_out({"a": torch.zeros(3), "b": torch.zeros(5, dtype=torch.int64)})
+    assert layout["a"].offset == 0
+    assert layout["b"].offset == 64
+    assert size == 128
+
+
+def test_workers_notice_that_the_engines_process_was_killed(tmp_path):
+    """Descriptors are closed by the system when a process is killed; closing one is the same."""
+    with create(tmp_path / "run", engine="processes", workers=1) as federation:
+        federation.evaluate()
+        worker = workers_of(federation)[0]
+        worker.line.close()
+        deadline = time.monotonic() + 30
+        while worker.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert worker.process.returncode == 0
+        federation.engine._workers.clear()
+        for buffer in worker.buffers:
+            buffer.close()
+
+
+def test_a_run_can_go_on_with_another_engine(reference, tmp_path):
+    with create(tmp_path / "run", personalization="fedrep", rounds=1) as federation:
+        federation.train()
+    with reopen(tmp_path / "run", engine="processes", workers=2) as federation:
+        federation.train(2)
+    assert tensor_digests(tmp_path / "run") == reference

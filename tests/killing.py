@@ -1,0 +1,97 @@
+"""Kills a training process, for real, and lets the next one go on; run as a script.
+
+    python killing.py RUN random SEED        SIGKILL at random moments until RUN has all rounds
+    python killing.py RUN steps              SIGKILL before each step of a commit in turn
+
+The parent never computes; its forked children open RUN, train and die. It
+prints one line for each child: how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pfedul import ledger, store
+from toys import reopen
+
+ROUNDS = 6
+
+
+def in_child(work: Callable[[], None], kill_after: float | None = None) -> str:
+    """Run `work` in a forked child; kill it after some seconds, if it lasts that long."""
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return "killed" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+
+
+def train_on(run: Path, every: int) -> None:
+    with reopen(run, checkpoint_every=every) as federation:
+        federation.train(ROUNDS)
+
+
+def kill_at_random(run: Path, seed: int) -> None:
+    """Windows of life grow until the run is finished, so that it always ends."""
+    rng = random.Random(seed)
+    longest = 0.02
+    while True:
+        ended = in_child(lambda: train_on(run, rng.choice([1, 2])), rng.uniform(0, longest))
+        print(ended, flush=True)
+        if ended == "exit 0":
+            return
+        longest *= 1.06
+
+
+def dying_before(step: int, run: Path) -> Callable[[], None]:
+    """Work that is killed just before its step-th durable act: a sync, a move or a ledger write."""
+
+    def work() -> None:
+        acts = 0
+
+        def deadly(act: Callable[..., Any]) -> Callable[..., Any]:
+            def counted(*arguments: Any, **options: Any) -> Any:
+                nonlocal acts
+                acts += 1
+                if acts == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return act(*arguments, **options)
+
+            return counted
+
+        for module, name in ((store.os, "fsync"), (store.os, "replace"), (store.shutil, "rmtree")):
+            setattr(module, name, deadly(getattr(module, name)))
+        ledger.Ledger.write = deadly(ledger.Ledger.write)  # type: ignore[method-assign]
+        with reopen(run, checkpoint_every=2) as federation:
+            federation.train(ROUNDS)
+
+    return work
+
+
+def kill_at_each_step(run: Path) -> None:
+    step = 1
+    while True:
+        ended = in_child(dying_before(step, run))
+        print(ended, flush=True)
+        if ended == "exit 0":
+            return
+        step = step % 40 + 1
+
+
+if __name__ == "__main__":
+    folder, how, *rest = sys.argv[1:]
+    if how == "random":
+        kill_at_random(Path(folder), int(rest[0]))
+    else:
+        kill_at_each_step(Path(folder))

@@ -1,0 +1,91 @@
+"""The docs are true: generated pages are fresh, the README's code runs, registries are listed."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pfedul.cli import main
+from pfedul.data import DATASETS, PARTITIONS
+from pfedul.models import MODELS
+from pfedul.personalization import PERSONALIZATIONS
+
+ROOT = Path(__file__).parent.parent
+GENERATED = ["cli.md", "choices.md"]
+
+
+def generated_pages() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pages()
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_pages_are_fresh(name):
+    text = (ROOT / "docs" / name).read_text()
+    assert text == generated_pages()[name], "run 'make docs'"
+
+
+def readme_python() -> str:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 1
+    return blocks[0]
+
+
+def test_the_readmes_python_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(readme_python(), "README.md", "exec"), {"__name__": "__main__"})
+    assert "Evaluation(round=10" in capsys.readouterr().out
+    assert (tmp_path / "runs/hospitals/shared.safetensors").is_file()
+
+
+def test_the_readmes_python_is_short():
+    lines = [line for line in readme_python().splitlines() if line.strip()]
+    assert len(lines) <= 15
+
+
+def test_every_page_that_the_readme_names_is_there():
+    for page in re.findall(r"\]\((docs/[^)]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / page).is_file(), page
+
+
+def test_registry_command_line_and_docs_agree():
+    page = (ROOT / "docs/choices.md").read_text()
+    listed = {
+        "datasets": ("datasets", DATASETS),
+        "partitions": ("datasets", PARTITIONS),
+        "models": ("models", MODELS),
+        "personalizations": ("personalizations", PERSONALIZATIONS),
+    }
+    for key, (command, registry) in listed.items():
+        printed = json.loads(CliRunner().invoke(main, [command, "--json"]).stdout)[key]
+        names = [entry.name for entry in registry]
+        assert [row["name"] for row in printed] == names
+        assert all(f"| {name} |" in page for name in names)
+
+
+@pytest.mark.parametrize(
+    ("folder", "registry"), [("personalization", PERSONALIZATIONS), ("models", MODELS)]
+)
+def test_an_entry_is_one_file_and_one_registry_line(folder, registry):
+    source = (ROOT / "src/pfedul" / folder / "__init__.py").read_text()
+    line = source.split("Registry(", 1)[1].split(")", 1)[0]
+    for entry in registry:
+        constant = entry.name.upper().replace("-", "_")
+        assert constant in line
+        files = (ROOT / "src/pfedul" / folder).glob("*.py")
+        homes = [file.name for file in files if f"\n{constant} = " in file.read_text()]
+        assert len(homes) == 1, (entry.name, homes)
+
+
+def test_no_function_is_longer_than_sixty_lines():
+    import ast
+
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 60, (file.name, node.name)

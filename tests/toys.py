@@ -1,0 +1,107 @@
+"""Small federations that the tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfedul import Federation
+from pfedul.data.samples import TensorSamples
+from pfedul.personalization import Job, LocalTraining
+from pfedul.registry import NoOptions
+from pfedul.tensorfile import digest_file
+
+
+class OneWeight(nn.Module):
+    """One body weight under a head of two: every gradient fits on a line of paper."""
+
+    head_name = "head"
+
+    def __init__(self, body: float = 1.0, head: tuple[float, float] = (0.5, -0.25)) -> None:
+        super().__init__()
+        self.body = nn.Linear(1, 1, bias=False)
+        self.head = nn.Linear(1, 2, bias=False)
+        with torch.no_grad():
+            self.body.weight.fill_(body)
+            self.head.weight.copy_(torch.tensor(head).view(2, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+
+class WithNorm(nn.Module):
+    """A body with BatchNorm under a head."""
+
+    head_name = "head"
+
+    def __init__(self, inputs: int = 4, classes: int = 3) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+
+def samples(count: int, shift: float = 0.0, seed: int = 0, inputs: int = 4) -> TensorSamples:
+    """Three classes that a small model can tell apart."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(count) % 3
+    centres = torch.eye(3, inputs) * 3
+    noise = torch.randn(count, inputs, generator=generator)
+    return TensorSamples(centres[y] + noise + shift, y)
+
+
+def client_data(clients: int = 3, train: int = 24, test: int = 12) -> dict[str, Any]:
+    """Own data in the form that users give: client -> ((x, y), (x, y))."""
+    data = {}
+    for index in range(clients):
+        parts = samples(train, index, 2 * index), samples(test, index, 2 * index + 1)
+        data[f"c{index}"] = tuple((part.x, part.y) for part in parts)
+    return data
+
+
+QUICK: dict[str, Any] = {
+    "personalization": "fedper",
+    "rounds": 3,
+    "local_epochs": 1,
+    "batch_size": 8,
+    "engine": "inline",
+}
+
+
+def create(run: Path, **settings: Any) -> Federation:
+    """A federation of three small clients, trained in this process unless told otherwise."""
+    chosen = {"data": client_data(), "model": WithNorm, **QUICK, **settings}
+    return Federation.create(run, **chosen)
+
+
+def reopen(run: Path, **settings: Any) -> Federation:
+    return Federation.open(run, data=client_data(), model=WithNorm, **settings)
+
+
+def tensor_digests(run: Path) -> dict[str, str]:
+    """Digest of every tensor file of a run."""
+    files = sorted(run.rglob("*.safetensors"))
+    return {str(file.relative_to(run)): digest_file(file) for file in files}
+
+
+def one_sample_job(personalization: Any, options: Any = None, **training: Any) -> Job:
+    """A job of one sample (x = 1, class 0) on the model of one weight."""
+    model = OneWeight()
+    head = "head" if personalization.needs_head else None
+    split = personalization.split(model)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return Job(
+        model=model,
+        split=split,
+        head=head,
+        shared={name: state[name] for name in split.shared},
+        personal={name: state[name] for name in split.personal},
+        samples=TensorSamples(torch.tensor([[1.0]]), torch.tensor([0])),
+        training=LocalTraining(**{"epochs": 1, "lr": 0.1, "momentum": 0.0, **training}),
+        options=options or NoOptions(),
+    )
