@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -18,7 +19,14 @@ from pfedul.federation import Progress
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 
+SECONDS_BETWEEN_LINES = 2.0
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def line(text: str) -> None:
+    """A line of results; long ones are left to the terminal to wrap."""
+    _out.print(text, soft_wrap=True)
 
 
 @contextmanager
@@ -29,18 +37,29 @@ def waiting(what: str) -> Iterator[None]:
 
 
 class TrainingBar:
-    """Shows training progress; callable as `Federation.train(progress=...)` wants it."""
+    """Shows training progress; callable as `Federation.train(progress=...)` wants it.
 
-    def __init__(self, bar: Bar) -> None:
+    Where stderr is no terminal (a log file), it writes a line now and then instead of a bar.
+    """
+
+    def __init__(self, bar: Bar, plain: bool) -> None:
         self._bar = bar
+        self._plain = plain
         self._task = bar.add_task("training", total=None, figures="")
         self._figures = ""
+        self._last_line = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         if progress.loss is not None:
             self._figures = f"loss {progress.loss:.3f}"
         if progress.accuracy is not None:
             self._figures += f"  accuracy {progress.accuracy:.1%}"
+        self._draw(progress)
+        if self._plain and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            _err.print(f"round {progress.round}/{progress.rounds}  {self._figures}")
+            self._last_line = time.monotonic()
+
+    def _draw(self, progress: Progress) -> None:
         done = (progress.round - 1) * progress.clients + progress.replies
         self._bar.update(
             self._task,
@@ -64,19 +83,20 @@ def training_bar(quiet: bool) -> Iterator[TrainingBar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[figures]}"),
     )
-    with Bar(*columns, console=_err, disable=quiet or not _err.is_terminal) as bar:
-        yield TrainingBar(bar)
+    plain = not _err.is_terminal
+    with Bar(*columns, console=_err, disable=quiet or plain) as bar:
+        yield TrainingBar(bar, plain and not quiet)
 
 
 def trained(found: dict[str, Any], before: int) -> None:
     """One line after training."""
     rounds = found["rounds"]
     if rounds == before:
-        _out.print(f"Nothing to do: {found['run']} already has {rounds} rounds.")
+        line(f"Nothing to do: {found['run']} already has {rounds} rounds.")
         return
     accuracy = found["accuracy"][-1] if found["accuracy"] else None
     words = f", mean accuracy {accuracy['mean']:.1%}" if accuracy else ""
-    _out.print(
+    line(
         f"Trained rounds {before + 1} to {rounds} of {found['run']}{words}. "
         f"Next: pfedul evaluate {found['run']}"
     )
@@ -86,28 +106,26 @@ def status(found: dict[str, Any]) -> None:
     """The state of a run, for people."""
     active = [client for client in found["clients"] if client["status"] == "active"]
     choices = ", ".join(found[key] for key in ("personalization", "data", "model"))
-    _out.print(f"[bold]{found['run']}[/bold]  {choices}")
-    _out.print(f"rounds    {found['rounds']} of {found['rounds_asked']}")
-    _out.print(
-        f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples"
-    )
+    line(f"[bold]{found['run']}[/bold]  {choices}")
+    line(f"rounds    {found['rounds']} of {found['rounds_asked']}")
+    line(f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples")
     _print_curve("accuracy", [point["mean"] for point in found["accuracy"]], "{:.1%}")
     _print_curve("loss", [point["loss"] for point in found["loss"]], "{:.3f}")
     _print_cost(found["cost"])
     sizes = (f"{part} {human_bytes(size)}" for part, size in found["bytes"].items() if size)
-    _out.print(f"folder    {', '.join(sizes)}")
+    line(f"folder    {', '.join(sizes)}")
     _print_refused(found["refused"])
 
 
 def _print_curve(name: str, values: list[float], form: str) -> None:
     if values:
         first, last = form.format(values[0]), form.format(values[-1])
-        _out.print(f"{name:<9} {first} {sparkline(values)} {last}")
+        line(f"{name:<9} {first} {sparkline(values)} {last}")
 
 
 def _print_cost(cost: dict[str, float | None]) -> None:
     if cost["commit_share"] is not None:
-        _out.print(
+        line(
             f"time      {cost['round_seconds']:.1f} s in rounds "
             f"({cost['client_cpu_seconds']:.1f} s of client CPU time), "
             f"{cost['commit_seconds']:.2f} s committing ({cost['commit_share']:.1%})"
@@ -115,9 +133,9 @@ def _print_cost(cost: dict[str, float | None]) -> None:
 
 
 def _print_refused(refused: list[dict[str, Any]]) -> None:
-    _out.print(f"refused   {len(refused)} replies" if refused else "refused   none")
+    line(f"refused   {len(refused)} replies" if refused else "refused   none")
     for row in refused[-10:]:
-        _out.print(f"  round {row['round']}, {row['client']}: {row['reason']}")
+        line(f"  round {row['round']}, {row['client']}: {row['reason']}")
 
 
 def sparkline(values: list[float], width: int = 40) -> str:
@@ -174,9 +192,7 @@ def evaluation(found: Evaluation) -> None:
     ]
     table(f"personal models after round {found.round}", rows)
     worst = found.clients[found.worst].accuracy
-    _out.print(
-        f"mean {found.mean:.1%}   worst {worst:.1%} ({found.worst})   spread {found.spread:.1%}"
-    )
+    line(f"mean {found.mean:.1%}   worst {worst:.1%} ({found.worst})   spread {found.spread:.1%}")
 
 
 def table(title: str, rows: list[dict[str, str]]) -> None:
