@@ -229,6 +229,7 @@ def personalization_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
             "shared": entry.shared,
             "personal": entry.personal,
             "local_training": entry.local_training,
+            "recalibration": entry.recalibration,
             "options": options_text(entry.options),
             "paper": entry.paper,
         }

@@ -9,6 +9,7 @@ from pfedul.personalization.job import Fitted as Fitted
 from pfedul.personalization.job import Job as Job
 from pfedul.personalization.job import LocalTraining as LocalTraining
 from pfedul.personalization.job import Personalization as Personalization
+from pfedul.personalization.job import Recalibration as Recalibration
 from pfedul.registry import Registry
 
 PERSONALIZATIONS = Registry("personalization", FEDAVG, FEDPER, FEDREP, DITTO, FEDBN)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from pfedul.personalization.job import Fitted, Job, Personalization
+from pfedul.personalization.job import Fitted, Job, Personalization, Recalibration
 from pfedul.personalization.local import run_sgd, trainable
 from pfedul.split import split_whole
 from pfedul.tensors import Tensors, load_tensors, read_tensors
@@ -54,6 +54,11 @@ def fit_local(job: Job, epochs: int) -> Tensors:
     return read_tensors(job.model, job.split.personal)
 
 
+def recalibrate(job: Job, how: Recalibration) -> Tensors:
+    """Eq. 13: the local optimisation again, with the changed shared model as its anchor."""
+    return fit_local(job, how.epochs)
+
+
 def _add_to_gradient(parameter: nn.Parameter, amount: torch.Tensor, factor: float) -> None:
     if parameter.grad is None:  # a parameter that the loss did not reach is pulled all the same
         parameter.grad = torch.zeros_like(parameter)
@@ -66,8 +71,10 @@ DITTO = Personalization(
     shared="the whole global model",
     personal="a whole local model",
     local_training="the global model, then the local one with (lambda/2)*||v - shared||^2",
+    recalibration="proximal steps toward the new shared model",
     paper="Li et al., ICML 2021",
     options=DittoOptions,
     split=split_whole,
     fit=fit,
+    recalibrate=recalibrate,
 )

@@ -2,6 +2,7 @@
 
 from pfedul.personalization.job import Personalization
 from pfedul.personalization.local import fit_everything
+from pfedul.personalization.recalibration import keep_nothing
 from pfedul.registry import NoOptions
 from pfedul.split import split_all_shared
 
@@ -11,8 +12,10 @@ FEDAVG = Personalization(
     shared="everything",
     personal="nothing",
     local_training="all tensors",
+    recalibration="nothing to refit",
     paper="McMahan et al., AISTATS 2017",
     options=NoOptions,
     split=split_all_shared,
     fit=fit_everything,
+    recalibrate=keep_nothing,
 )

@@ -6,6 +6,7 @@ with the client. A model without any is refused: FedBN would silently be FedAvg.
 
 from pfedul.personalization.job import Personalization
 from pfedul.personalization.local import fit_everything
+from pfedul.personalization.recalibration import refit_norm
 from pfedul.registry import NoOptions
 from pfedul.split import split_norm
 
@@ -15,8 +16,10 @@ FEDBN = Personalization(
     shared="all but batch normalisation",
     personal="batch normalisation: weight, bias and running statistics",
     local_training="all tensors",
+    recalibration="statistics by one forward pass; weights and biases if asked for",
     paper="Li et al., ICLR 2021",
     options=NoOptions,
     split=split_norm,
     fit=fit_everything,
+    recalibrate=refit_norm,
 )

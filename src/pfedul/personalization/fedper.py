@@ -2,6 +2,7 @@
 
 from pfedul.personalization.job import Personalization
 from pfedul.personalization.local import fit_everything
+from pfedul.personalization.recalibration import refit_head
 from pfedul.registry import NoOptions
 from pfedul.split import split_head
 
@@ -11,9 +12,11 @@ FEDPER = Personalization(
     shared="all but the head",
     personal="the head",
     local_training="body and head together",
+    recalibration="the head, everything else frozen",
     paper="Arivazhagan et al., arXiv 1912.00818",
     options=NoOptions,
     split=split_head,
     fit=fit_everything,
+    recalibrate=refit_head,
     needs_head=True,
 )

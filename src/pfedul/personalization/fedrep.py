@@ -19,6 +19,7 @@ from pfedul.personalization.local import (
     train_head,
     trainable,
 )
+from pfedul.personalization.recalibration import refit_head
 from pfedul.split import split_head
 from pfedul.tensors import load_tensors
 
@@ -57,9 +58,11 @@ FEDREP = Personalization(
     shared="all but the head",
     personal="the head",
     local_training="head with the body frozen, then body with the head frozen",
+    recalibration="the head, everything else frozen",
     paper="Collins et al., ICML 2021",
     options=FedRepOptions,
     split=split_head,
     fit=fit,
+    recalibrate=refit_head,
     needs_head=True,
 )

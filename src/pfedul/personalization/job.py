@@ -48,11 +48,27 @@ class Fitted:
 
 
 @dataclass(frozen=True)
+class Recalibration:
+    """How a client recalibrates.
+
+    `epochs`: E_r of the paper. `affine`: FedBN also trains the weights and biases
+    of its normalisation. `statistics`: normalisation statistics that are *shared*
+    are re-estimated on the client's samples first and sent back to be averaged.
+    """
+
+    epochs: int = 2
+    affine: bool = False
+    statistics: bool = False
+
+
+@dataclass(frozen=True)
 class Personalization:
     """A way to divide a model between the federation and its clients, and to train it.
 
-    The four descriptions make the table of `pfedul personalizations` and of the
-    docs. `needs_head` says whether the split is made at the model's head.
+    The five descriptions make the table of `pfedul personalizations` and of the
+    docs. `recalibrate` gives the personal tensors refitted to shared tensors that
+    changed; the model holds both parts when it is called. `needs_head` says
+    whether the split is made at the model's head.
     """
 
     name: str
@@ -60,8 +76,10 @@ class Personalization:
     shared: str
     personal: str
     local_training: str
+    recalibration: str
     paper: str
     options: type[Any]
     split: Callable[..., Split]
     fit: Callable[[Job], Fitted]
+    recalibrate: Callable[[Job, Recalibration], Tensors]
     needs_head: bool = False
