@@ -76,7 +76,7 @@ def test_status_for_people_and_for_programs(run):
     found = json.loads(succeed("status", run, "--json"))
     assert set(found) == {
         *("run", "personalization", "data", "model", "rounds", "rounds_asked", "clients"),
-        *("loss", "accuracy", "refused", "cost", "bytes"),
+        *("loss", "accuracy", "requests", "refused", "cost", "bytes"),
     }
     assert [point["round"] for point in found["accuracy"]] == [1, 2]
     assert found["bytes"]["total"] == sum(

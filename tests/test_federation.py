@@ -85,7 +85,7 @@ def test_only_those_who_take_part_change(tmp_path):
             for client in federation.clients
             if not torch.equal(before[client], federation.personal(client)["head.weight"])
         ]
-        took_part = federation._store.ledger.rows("SELECT client FROM replies ORDER BY client")
+        took_part = federation.store.ledger.rows("SELECT client FROM replies ORDER BY client")
     assert len(changed) == 3
     assert changed == [row["client"] for row in took_part]
 

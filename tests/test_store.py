@@ -70,7 +70,7 @@ def test_checkpoint_every_changes_no_bit(every, start, uninterrupted, tmp_path):
     shutil.copytree(start, tmp_path / "run")
     with reopen(tmp_path / "run", checkpoint_every=every) as federation:
         federation.train()
-        commits = federation._store.ledger.value("SELECT COUNT(*) FROM commits")
+        commits = federation.store.ledger.value("SELECT COUNT(*) FROM commits")
     assert tensor_digests(tmp_path / "run") == uninterrupted
     assert commits == -(-ROUNDS // every)
 
@@ -79,8 +79,8 @@ def test_rounds_that_were_not_committed_are_replayed(start, uninterrupted, tmp_p
     """Closed without a commit, as if the process had ended there."""
     shutil.copytree(start, tmp_path / "run")
     federation = reopen(tmp_path / "run", checkpoint_every=100)
-    for number in (1, 2, 3):
-        federation._one_round(number, lambda _: None)
+    for _ in range(3):
+        federation._one_round(lambda _: None)
     federation.close()
     with reopen(tmp_path / "run") as federation:
         assert federation.rounds == 0
@@ -240,9 +240,9 @@ def reopen_with(run: Path, **changes):
 def test_an_open_store_reads_what_is_staged(start, tmp_path):
     shutil.copytree(start, tmp_path / "run")
     store = Store.open(tmp_path / "run")
-    digest = store.stage(SHARED_FILE, {"w": torch.ones(1)})
+    store.stage(SHARED_FILE, {"w": torch.ones(1)})
     assert "w" not in store.read(SHARED_FILE)
-    store.keep_round([], {SHARED_FILE: digest})
+    store.keep([])
     assert store.read(SHARED_FILE)["w"].item() == 1
     store.close()
     assert "w" not in read_file(tmp_path / "run" / SHARED_FILE)

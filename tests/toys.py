@@ -96,6 +96,7 @@ def one_sample_job(personalization: Any, options: Any = None, **training: Any) -
     split = personalization.split(model)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     return Job(
+        client="c0",
         model=model,
         split=split,
         head=head,

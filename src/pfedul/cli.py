@@ -11,15 +11,19 @@ from typing import Any, NoReturn
 
 import click
 
-from pfedul import show
+from pfedul import show, show_removal
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, read_settings
 from pfedul.models import MODELS
+from pfedul.options import option_name, plain_type
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.settings import Settings, changeable, from_mapping, merge, option_name, read_toml
+from pfedul.records.exact import rank_agreement
+from pfedul.report import save_plan, save_score_map
+from pfedul.settings import Settings, changeable, from_mapping, merge, read_toml
 from pfedul.status import read_status
 from pfedul.store import LEDGER_FILE
+from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.version import __version__
 
 INTERRUPTED = 130
@@ -49,34 +53,49 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON; see
 _run = click.argument("run", type=click.Path(path_type=Path))
 
 
+_clients = click.option(
+    "--client", "clients", multiple=True, metavar="ID", help="The client; may be given again."
+)
+_data_root = click.option("--data-root", help="Folder with the data files, if they have moved.")
+
+
 @click.group(cls=SentenceErrors)
 @click.version_option(__version__, package_name="pfedul")
 def main() -> None:
     """Train a personalised federation, forget a client, prove it."""
 
 
-def _setting_options(command: Callable[..., None]) -> Callable[..., None]:
-    """One option for each field of Settings; what is not given stays out of the call."""
-    kinds = {"int": int, "float": float, "str": str}
-    for spec in reversed(fields(Settings)):
-        kind = kinds[str(spec.type).split(" | ")[0]]
-        choices = spec.metadata["choices"]
-        default = "" if spec.default is None else f"  [default: {spec.default}]"
-        command = click.option(
-            option_name(spec.name),
-            spec.name,
-            type=click.Choice(choices) if choices else kind,
-            default=None,
-            help=spec.metadata["help"] + default,
-        )(command)
-    return command
+def _options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """One command-line option for each field; what is not given stays out of the call."""
+    kinds = {"int": int, "float": float, "str": str, "bool": bool}
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for spec in reversed(fields(kind)):
+            choices = spec.metadata["choices"]
+            default = "" if spec.default is None else f"  [default: {spec.default}]"
+            flag = plain_type(spec) == "bool"
+            command = click.option(
+                option_name(spec.name),
+                spec.name,
+                type=click.Choice(choices) if choices else kinds[plain_type(spec)],
+                is_flag=flag,
+                default=None,
+                help=spec.metadata["help"] + ("" if flag else default),
+            )(command)
+        return command
+
+    return add
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
 
 
 @_example("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
 @main.command()
 @_run
 @click.option("--config", type=click.Path(path_type=Path), help="Options from a TOML file.")
-@_setting_options
+@_options_of(Settings)
 @_as_json
 def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None:
     """Train the federation in the folder RUN, or continue it.
@@ -86,7 +105,7 @@ def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None
     --rounds; an option that conflicts with the run is refused.
     """
     asked = read_toml(config) if config else {}
-    asked |= {key: value for key, value in options.items() if value is not None}
+    asked |= _given(options)
     with _open_or_create(run, asked, config) as federation, show.training_bar(as_json) as report:
         before = federation.rounds
         try:
@@ -145,17 +164,170 @@ def status(run: Path, as_json: bool) -> None:
 @_example("pfedul evaluate runs/digits --json")
 @main.command()
 @_run
-@click.option("--data-root", help="Folder with the data files, if they have moved.")
+@_data_root
 @_as_json
 def evaluate(run: Path, data_root: str | None, as_json: bool) -> None:
     """Measure each client's personal model on the client's own test samples."""
-    later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
-    with show.waiting("Evaluating"), Federation.open(run, **later) as federation:
+    with _opened(run, data_root) as federation, show.waiting("Evaluating"):
         evaluation = federation.evaluate()
     if as_json:
         _print_json(show.evaluation_data(evaluation))
     else:
         show.evaluation(evaluation)
+
+
+@_example("pfedul inspect runs/digits --client client-03 --correction reset")
+@main.command()
+@_run
+@_clients
+@_options_of(ForgetOptions)
+@click.option("--all", "every", is_flag=True, help="Every client's scores as a heat map.")
+@click.option("--exact", is_flag=True, help="Compare with the exact Fisher; reads clients' data.")
+@click.option("--save", type=click.Path(path_type=Path), help="Save the picture as FILE.png.")
+@_data_root
+@_as_json
+def inspect(
+    run: Path,
+    clients: tuple[str, ...],
+    every: bool,
+    exact: bool,
+    save: Path | None,
+    data_root: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show the plan for forgetting clients; nothing is touched.
+
+    For every shared layer: its score, whether it is chosen, and how far the
+    correction will move it.
+    """
+    if every == bool(clients):
+        raise PfedulError("Give either --client ID or --all.")
+    with _opened(run, data_root) as federation:
+        if every:
+            _inspect_all(federation, save, as_json)
+        else:
+            _inspect_targets(federation, clients, exact, save, as_json, _given(options))
+
+
+def _inspect_all(federation: Federation, save: Path | None, as_json: bool) -> None:
+    scores = federation.scores()
+    layers = [layer.name for layer in federation.bench.split.layers]
+    if save is not None:
+        save_score_map(scores, layers, save)
+    if as_json:
+        _print_json({"layers": layers, "scores": scores})
+    else:
+        show_removal.heat_map(scores, layers)
+
+
+def _inspect_targets(
+    federation: Federation,
+    clients: tuple[str, ...],
+    exact: bool,
+    save: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    plan = federation.plan(*clients, **options)
+    found = plan.as_json()
+    if save is not None:
+        save_plan(plan, save)
+    if exact:
+        with show.waiting("Computing the exact Fisher"):
+            found["exact_scores"] = federation.exact_scores(*clients)
+        running = [layer.score for layer in plan.layers]
+        found["rank_agreement"] = rank_agreement(found["exact_scores"], running)
+    if as_json:
+        _print_json(found)
+        return
+    show_removal.plan(plan)
+    if exact:
+        show_removal.agreement(found["exact_scores"], running, found["rank_agreement"])
+
+
+@_example("pfedul forget runs/digits --client client-03")
+@main.command()
+@_run
+@_clients
+@_options_of(ForgetOptions)
+@click.option("--away", multiple=True, metavar="ID", help="This client recalibrates later.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_data_root
+@_as_json
+def forget(
+    run: Path,
+    clients: tuple[str, ...],
+    away: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    data_root: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Forget clients: correct the shared layers that they shaped, erase all that was theirs.
+
+    The remaining clients then refit their personal parts locally. Interrupted, it
+    is finished by calling it again.
+    """
+    with _opened(run, data_root) as federation:
+        if dry_run:
+            _inspect_targets(federation, clients, False, None, as_json, _given(options))
+            return
+        _confirm(clients, yes)
+        with show_removal.stages(as_json) as on_stage:
+            outcome = federation.forget(*clients, away=away, on_stage=on_stage, **_given(options))
+    found = outcome.as_json()
+    if as_json:
+        _print_json(found)
+    else:
+        show_removal.outcome(found)
+
+
+def _confirm(clients: tuple[str, ...], yes: bool) -> None:
+    if clients and not yes and sys.stdin.isatty():
+        names = ", ".join(clients)
+        click.confirm(f"Forget {names} for good? This cannot be undone.", abort=True, err=True)
+
+
+@_example("pfedul recalibrate runs/digits")
+@main.command()
+@_run
+@_data_root
+@_as_json
+def recalibrate(run: Path, data_root: str | None, as_json: bool) -> None:
+    """Let clients recalibrate that were away when another was forgotten."""
+    with _opened(run, data_root) as federation, show.waiting("Recalibrating"):
+        done = federation.recalibrate()
+    if as_json:
+        _print_json({"recalibrated": done})
+    else:
+        show.line(f"Recalibrated: {', '.join(done) or 'nobody; all have done so'}.")
+
+
+@_example("pfedul admit runs/digits --client client-03 --again")
+@main.command()
+@_run
+@click.option("--client", required=True, metavar="ID", help="Who joins; its data must be known.")
+@click.option("--again", is_flag=True, help="Admit a forgotten client as a new one.")
+@_data_root
+@_as_json
+def admit(run: Path, client: str, again: bool, data_root: str | None, as_json: bool) -> None:
+    """Let a client join from the next round on, as a new one."""
+    with _opened(run, data_root) as federation:
+        federation.admit(client, again=again)
+        rounds = federation.rounds
+    if as_json:
+        _print_json({"client": client, "joined_round": rounds})
+    else:
+        show.line(f"Admitted {client}; it takes part from round {rounds + 1} on.")
+
+
+def _opened(run: Path, data_root: str | None) -> Federation:
+    later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
+    with show.waiting("Opening the run"):
+        return Federation.open(run, **later)
 
 
 @_example("pfedul datasets --json")

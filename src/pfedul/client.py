@@ -18,9 +18,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from pfedul.data.samples import ClientData, Samples
-from pfedul.personalization import Job, LocalTraining, Personalization
+from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
+from pfedul.personalization.recalibration import prepare
 from pfedul.randomness import torch_stream
+from pfedul.records.exact import exact_fisher
 from pfedul.split import Split
 from pfedul.tensors import Tensors, load_tensors
 
@@ -44,10 +46,16 @@ class Workbench:
 
 @dataclass(frozen=True)
 class Task:
-    """What clients are asked to do in a round."""
+    """What clients are asked to do.
+
+    `number` is the round or the request that it belongs to, a part of the place of
+    its random stream. `epochs` replaces the local epochs of the settings.
+    """
 
     action: str
-    round: int
+    number: int
+    epochs: int | None = None
+    recalibration: Recalibration | None = None
 
 
 @dataclass(frozen=True)
@@ -73,35 +81,74 @@ def perform(
 ) -> Reply:
     """Do a task for one client, with its cost on the reply."""
     wall, cpu = time.perf_counter(), time.process_time()
-    with one_thread(), torch_stream(bench.seed, task.action, task.round, client):
-        reply = ACTIONS[task.action](bench, model, client, shared, personal)
+    with one_thread(), torch_stream(bench.seed, task.action, task.number, client):
+        reply = ACTIONS[task.action](
+            bench, task, _job(bench, model, task, client, shared, personal)
+        )
     spent = time.perf_counter() - wall, time.process_time() - cpu
     return replace(reply, seconds=spent[0], cpu_seconds=spent[1])
 
 
-def fit(
-    bench: Workbench, model: nn.Module, client: str, shared: Tensors, personal: Tensors
-) -> Reply:
-    """A round's local training."""
-    samples = bench.data[client].train
-    job = Job(
-        *(model, bench.split, bench.head, shared, personal),
-        *(samples, bench.training, bench.options),
+def _job(
+    bench: Workbench,
+    model: nn.Module,
+    task: Task,
+    client: str,
+    shared: Tensors,
+    personal: Tensors,
+) -> Job:
+    training = bench.training
+    if task.epochs is not None:
+        training = replace(training, epochs=task.epochs)
+    return Job(
+        *(client, model, bench.split, bench.head, shared, personal),
+        *(bench.data[client].train, training, bench.options),
     )
+
+
+def fit(bench: Workbench, _task: Task, job: Job) -> Reply:
+    """A round's local training."""
     fitted = bench.personalization.fit(job)
-    return Reply(client, len(samples), fitted.shared, fitted.personal, {"loss": fitted.loss})
+    metrics = {"loss": fitted.loss}
+    return Reply(job.client, len(job.samples), fitted.shared, fitted.personal, metrics)
 
 
-def evaluate(
-    bench: Workbench, model: nn.Module, client: str, shared: Tensors, personal: Tensors
-) -> Reply:
+def recalibrate(bench: Workbench, task: Task, job: Job) -> Reply:
+    """Refit the personal part to shared tensors that were changed; shared ones stay.
+
+    Only re-estimated normalisation statistics are sent back, where they are shared.
+    """
+    how = task.recalibration or Recalibration()
+    statistics = prepare(job, how)
+    personal = bench.personalization.recalibrate(job, how)
+    return Reply(job.client, len(job.samples), statistics, personal, {"loss": 0.0})
+
+
+def evaluate(bench: Workbench, _task: Task, job: Job) -> Reply:
     """Accuracy and loss of the client's personal model on its own test samples."""
-    samples = bench.data[client].test
-    load_tensors(model, shared, personal)
-    return Reply(client, len(samples), metrics=measure(model, samples))
+    samples = bench.data[job.client].test
+    load_tensors(job.model, job.shared, job.personal)
+    return Reply(job.client, len(samples), metrics=measure(job.model, samples))
 
 
-ACTIONS: dict[str, Callable[..., Reply]] = {"fit": fit, "evaluate": evaluate}
+def exact_fisher_norms(bench: Workbench, _task: Task, job: Job) -> Reply:
+    """Eq. 4 on the client's own samples: the L1 norm of each shared layer's exact Fisher."""
+    load_tensors(job.model, job.shared, job.personal)
+    names = [name for layer in bench.split.layers for name in layer.tensors]
+    fisher = exact_fisher(job.model, job.samples, names)
+    norms = {
+        layer.name: sum(float(fisher[name].sum(dtype=torch.float64)) for name in layer.tensors)
+        for layer in bench.split.layers
+    }
+    return Reply(job.client, len(job.samples), metrics=norms)
+
+
+ACTIONS: dict[str, Callable[[Workbench, Task, Job], Reply]] = {
+    "fit": fit,
+    "recalibrate": recalibrate,
+    "evaluate": evaluate,
+    "exact-fisher": exact_fisher_norms,
+}
 
 
 @torch.no_grad()

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pfedul.admission import admit
 from pfedul.assembly import ModelFactory, OwnData, assemble, load_data
 from pfedul.client import Reply, Task, Workbench
-from pfedul.data import FederatedData, fingerprint
+from pfedul.data import ClientData, FederatedData, fingerprint
 from pfedul.engine import Engine, start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
-from pfedul.ledger import Statement, insert
-from pfedul.server import Refusal, RoundResult, Rules, TooFewReplies, choose_clients, run_round
+from pfedul.ledger import Statement
+from pfedul.records.stored import FisherRecorder
+from pfedul.rows import client_row, evaluation_rows, refusal_rows, round_rows, run_rows
+from pfedul.server import RoundResult, Rules, TooFewReplies, choose_clients, run_round
 from pfedul.settings import OWN, Settings, from_mapping, merge, read_toml, write_toml
 from pfedul.store import (
     INIT_FILE,
@@ -31,7 +33,19 @@ from pfedul.store import (
     uninterrupted,
 )
 from pfedul.tensors import Tensors, read_tensors
-from pfedul.version import __version__
+from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.outcome import Outcome
+from pfedul.unlearn.plan import Plan
+from pfedul.unlearn.removal import (
+    OnStage,
+    check_targets,
+    exact_scores,
+    forget,
+    make_plan,
+    recalibrate_missing,
+    score_table,
+)
+from pfedul.unlearn.requests import unfinished
 
 
 @dataclass(frozen=True)
@@ -63,8 +77,9 @@ class Federation:
     ) -> None:
         self.settings = settings
         self.bench = bench
+        self.known_data: Mapping[str, ClientData] = bench.data
         self.warnings = warnings
-        self._store = store
+        self.store = store
         self._engine: Engine | None = None
         self.shared: Tensors = store.read(SHARED_FILE)
         self.clients: list[str] = [
@@ -74,6 +89,7 @@ class Federation:
             )
         ]
         self.rounds: int = store.ledger.value("SELECT MAX(round) FROM rounds") or 0
+        self._use_data_of(self.clients)
 
     @classmethod
     def create(
@@ -101,7 +117,7 @@ class Federation:
         chosen = from_mapping({**names, **settings}, "Federation.create")
         loaded = load_data(chosen, own_data)
         bench = assemble(chosen, loaded, own_model)
-        tensors, rows = _first_state(bench), _first_rows(loaded)
+        tensors, rows = _first_state(bench), _first_rows(bench)
         store = Store.create(Path(run), write_toml(chosen), tensors, rows)
         return cls(store, chosen, bench, loaded.warnings)
 
@@ -141,38 +157,80 @@ class Federation:
         Interrupted, it keeps every round that was finished; called again, it goes on
         to the same tensors, bit for bit, as if it had never stopped.
         """
+        self._refuse_while_pending()
         self._remember_rounds(rounds)
         report = progress or (lambda _: None)
         while self.rounds < self.settings.rounds:
             try:
-                self._one_round(self.rounds + 1, report)
+                self._one_round(report)
             except (PfedulError, KeyboardInterrupt):
-                self._store.drop_round()
-                self._store.commit(self.rounds)
+                self.store.drop()
+                self.store.commit()
                 raise
             if self.rounds % self.settings.checkpoint_every == 0:
-                self._store.commit(self.rounds)
-        self._store.commit(self.rounds)
+                self.store.commit()
+        self.store.commit()
 
     def evaluate(self) -> Evaluation:
         """Each client's accuracy with its personal model on its own test samples, now."""
-        evaluation = self._evaluate()
-        self._store.ledger.write(_evaluation_rows(evaluation))
+        evaluation = self.measure()
+        self.store.ledger.write(evaluation_rows(evaluation))
         return evaluation
+
+    def plan(self, *targets: str, **options: Any) -> Plan:
+        """What `forget` would do to the shared tensors; nothing is touched."""
+        check_targets(self, targets)
+        return make_plan(self, targets, ForgetOptions(**options))
+
+    def forget(
+        self,
+        *targets: str,
+        away: Sequence[str] = (),
+        on_stage: OnStage | None = None,
+        **options: Any,
+    ) -> Outcome:
+        """Forget these clients: correct the shared layers, erase, let the others recalibrate.
+
+        `options` are those of `pfedul forget`: `alpha=0.5`, `correction="reset"`, ...
+        Clients in `away` recalibrate later (`recalibrate`). Interrupted, the run has
+        the request pending and its tensors untouched; asking again finishes it.
+        """
+        return forget(self, targets, ForgetOptions(**options), away, on_stage)
+
+    def scores(self) -> dict[str, list[float]]:
+        """Every client's contribution score on every shared layer (Eq. 6)."""
+        return score_table(self)
+
+    def exact_scores(self, *targets: str) -> list[float]:
+        """The targets' scores from the exact Fisher of Eq. 4, which reads every client's data."""
+        check_targets(self, targets)
+        return exact_scores(self, targets)
+
+    def recalibrate(self) -> list[str]:
+        """Let clients recalibrate that were away when another was forgotten; returns who did."""
+        return recalibrate_missing(self)
+
+    def admit(self, client: str, *, again: bool = False) -> None:
+        """Let a client join from the next round on, with personal tensors as they are at the start.
+
+        Its data must be among those that the federation was opened with. A client
+        that was forgotten is admitted, as a new one, only if `again` says so.
+        """
+        admit(self, client, again)
 
     def personal(self, client: str) -> Tensors:
         """A client's personal tensors."""
         if client not in self.clients:
             raise PfedulError(f"There is no client '{client}' in this federation.")
-        path = self._locate_personal(client)
-        return {} if path is None else self._store.read(personal_file(client))
+        path = self.locate_personal(client)
+        return {} if path is None else self.store.read(personal_file(client))
 
     def close(self) -> None:
         """End the workers and let go of the run folder."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
-        self._store.close()
+        self.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -194,48 +252,114 @@ class Federation:
             self._engine = start_engine(self.settings.engine, self.settings.workers, self.bench)
         return self._engine
 
+    def _refuse_while_pending(self) -> None:
+        begun = unfinished(self.store.ledger)
+        if begun is not None:
+            raise PfedulError(
+                f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
+                "finish it by asking for it again, then train on."
+            )
+
     def _remember_rounds(self, rounds: int | None) -> None:
         if rounds is not None and rounds != self.settings.rounds:
             self.settings = replace(self.settings, rounds=rounds)
-            self._store.write_settings(write_toml(self.settings))
+            self.store.write_settings(write_toml(self.settings))
 
-    def _one_round(self, number: int, report: OnProgress) -> None:
-        started = time.perf_counter()
-        seed, share = self.settings.seed, self.settings.participation
-        clients = choose_clients(self.clients, share, seed, number)
-        digests: dict[str, str] = {}
+    def _one_round(self, report: OnProgress) -> None:
+        number = self.rounds + 1
+        asked = self.settings.rounds
+        clients = choose_clients(
+            self.clients, self.settings.participation, self.settings.seed, number
+        )
+        result = self.play_round(
+            clients, lambda done: report(Progress(number, asked, done, len(clients)))
+        )
+        accuracy = self._evaluate_if_due(number)
+        replies = len(result.accepted)
+        report(Progress(number, asked, replies, len(clients), result.loss, accuracy))
+
+    def play_round(
+        self,
+        clients: Sequence[str],
+        on_reply: Callable[[int], None],
+        epochs: int | None = None,
+        request: int | None = None,
+    ) -> RoundResult:
+        """The next round with these clients, whole but not yet committed.
+
+        `request` names the removal that the round repairs, if it is not an ordinary one.
+        """
+        started, number = time.perf_counter(), self.rounds + 1
+        recorder = self._recorder()
         replies = 0
 
         def keep(reply: Reply) -> None:
             nonlocal replies
             replies += 1
             if reply.personal:
-                name = personal_file(reply.client)
-                digests[name] = self._store.stage(name, reply.personal)
-            report(Progress(number, self.settings.rounds, replies, len(clients)))
+                self.store.stage(personal_file(reply.client), reply.personal)
+            if recorder is not None:
+                recorder.add(number, reply.client, self.shared, reply.shared)
+            on_reply(replies)
 
-        result = self._run_round(number, clients, keep)
-        digests[SHARED_FILE] = self._store.stage(SHARED_FILE, result.shared)
-        rows = _round_rows(result, time.perf_counter() - started, digests[SHARED_FILE])
+        result = self._run_round(number, clients, keep, epochs)
+        if recorder is not None:
+            recorder.finish()
+        sha256 = self.store.stage(SHARED_FILE, result.shared)
+        cost = {
+            "seconds": time.perf_counter() - started,
+            "record_seconds": recorder.seconds if recorder is not None else 0.0,
+        }
         with uninterrupted():
-            self._store.keep_round(rows, digests)
+            self.store.keep(round_rows(result, sha256, request, cost))
             self.shared, self.rounds = result.shared, number
-        accuracy = self._evaluate_if_due(number)
-        report(Progress(number, self.settings.rounds, replies, len(clients), result.loss, accuracy))
+        return result
+
+    def _recorder(self) -> FisherRecorder | None:
+        chosen = self.settings
+        if chosen.record != "fisher":
+            return None
+        layers = self.bench.split.layers
+        return FisherRecorder(
+            self.store, layers, chosen.fisher_beta, chosen.fisher_noise, chosen.seed
+        )
 
     def _run_round(
-        self, number: int, clients: list[str], keep: Callable[[Reply], None]
+        self,
+        number: int,
+        clients: Sequence[str],
+        keep: Callable[[Reply], None],
+        epochs: int | None,
     ) -> RoundResult:
         try:
             return run_round(
                 *(self.engine, number, clients, self.shared),
-                *(self._locate_personal, self._rules(), keep),
+                *(self.locate_personal, self.rules(), keep, epochs),
             )
         except TooFewReplies as error:
-            self._store.ledger.write(_refusal_rows(number, error.refused))
+            self.store.ledger.write(refusal_rows(number, error.refused))
             raise
 
-    def _rules(self) -> Rules:
+    def leave(self, targets: Sequence[str], shared: Tensors) -> None:
+        """Go on without these clients; their data leave this process and its workers."""
+        self.shared = shared
+        self.clients = [client for client in self.clients if client not in targets]
+        self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}
+        self._use_data_of(self.clients)
+
+    def welcome(self, client: str) -> None:
+        """Go on with one more client."""
+        self.clients = sorted([*self.clients, client])
+        self._use_data_of(self.clients)
+
+    def _use_data_of(self, clients: Sequence[str]) -> None:
+        data = {name: self.known_data[name] for name in clients}
+        self.bench = replace(self.bench, data=data)
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def rules(self) -> Rules:
         personal = {} if not self.bench.split.personal else self._personal_layout
         return Rules(
             shared=self.shared,
@@ -248,28 +372,28 @@ class Federation:
 
     @property
     def _personal_layout(self) -> Tensors:
-        return self._store.read(personal_file(self.clients[0]))
+        return self.store.read(personal_file(self.clients[0]))
 
     def _evaluate_if_due(self, number: int) -> float | None:
         every = self.settings.evaluate_every
         if number != self.settings.rounds and (every == 0 or number % every):
             return None
-        evaluation = self._evaluate()
-        self._store.keep_round(_evaluation_rows(evaluation), {})
+        evaluation = self.measure()
+        self.store.keep(evaluation_rows(evaluation))
         return evaluation.mean
 
-    def _evaluate(self) -> Evaluation:
+    def measure(self, clients: Sequence[str] | None = None) -> Evaluation:
+        """Evaluate (some of) the clients without writing anything down."""
         task = Task("evaluate", self.rounds)
-        with closing(
-            self.engine.run(task, self.clients, self.shared, self._locate_personal)
-        ) as replies:
+        asked = self.clients if clients is None else clients
+        with closing(self.engine.run(task, asked, self.shared, self.locate_personal)) as replies:
             scores = {reply.client: _score(reply) for reply in replies}
         return Evaluation(self.rounds, scores)
 
-    def _locate_personal(self, client: str) -> Path | None:
+    def locate_personal(self, client: str) -> Path | None:
         if not self.bench.split.personal:
             return None
-        return self._store.locate(personal_file(client))
+        return self.store.locate(personal_file(client))
 
 
 def read_settings(path: Path) -> Settings:
@@ -292,16 +416,8 @@ def _first_state(bench: Workbench) -> dict[str, Tensors]:
     return files
 
 
-def _first_rows(data: FederatedData) -> list[Statement]:
-    rows = [
-        insert("meta", key="created_at", value=_now()),
-        insert("meta", key="pfedul", value=__version__),
-    ]
-    for client, parts in data.clients.items():
-        sizes = {"train_samples": len(parts.train), "test_samples": len(parts.test)}
-        sha256 = fingerprint(parts)
-        rows.append(insert("clients", client=client, data_sha256=sha256, joined_round=0, **sizes))
-    return rows
+def _first_rows(bench: Workbench) -> list[Statement]:
+    return run_rows() + [client_row(name, parts, 0) for name, parts in bench.data.items()]
 
 
 def _check_same_federation(store: Store, bench: Workbench, data: FederatedData) -> None:
@@ -321,58 +437,3 @@ def _check_same_federation(store: Store, bench: Workbench, data: FederatedData) 
                 f"The model is not the one that this run was made with (tensor '{name}'); "
                 "give the same model, or start another run."
             )
-
-
-def _round_rows(result: RoundResult, seconds: float, sha256: str) -> list[Statement]:
-    accepted = result.accepted
-    rows = [
-        insert(
-            "rounds",
-            round=result.number,
-            finished_at=_now(),
-            replies=len(accepted),
-            samples=sum(reply.samples for reply in accepted),
-            loss=result.loss,
-            seconds=seconds,
-            cpu_seconds=sum(reply.cpu_seconds for reply in accepted),
-            shared_sha256=sha256,
-        )
-    ]
-    rows += [
-        insert(
-            "replies",
-            round=result.number,
-            client=reply.client,
-            samples=reply.samples,
-            loss=reply.loss,
-            update_norm=reply.update_norm,
-            cpu_seconds=reply.cpu_seconds,
-        )
-        for reply in accepted
-    ]
-    return rows + _refusal_rows(result.number, result.refused)
-
-
-def _refusal_rows(number: int, refused: list[Refusal] | tuple[Refusal, ...]) -> list[Statement]:
-    return [
-        insert("refusals", round=number, client=item.client, reason=item.reason, at=_now())
-        for item in refused
-    ]
-
-
-def _evaluation_rows(evaluation: Evaluation) -> list[Statement]:
-    return [
-        insert(
-            "evaluations",
-            round=evaluation.round,
-            client=client,
-            accuracy=score.accuracy,
-            loss=score.loss,
-            samples=score.samples,
-        )
-        for client, score in evaluation.clients.items()
-    ]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -26,7 +26,8 @@ CREATE TABLE clients (
 CREATE TABLE rounds (
     round INTEGER PRIMARY KEY, finished_at TEXT NOT NULL, replies INTEGER NOT NULL,
     samples INTEGER NOT NULL, loss REAL NOT NULL, seconds REAL NOT NULL,
-    cpu_seconds REAL NOT NULL, shared_sha256 TEXT NOT NULL);
+    record_seconds REAL NOT NULL, cpu_seconds REAL NOT NULL, shared_sha256 TEXT NOT NULL,
+    request INTEGER);
 CREATE TABLE replies (
     round INTEGER NOT NULL, client TEXT NOT NULL, samples INTEGER NOT NULL, loss REAL NOT NULL,
     update_norm REAL NOT NULL, cpu_seconds REAL NOT NULL, PRIMARY KEY (round, client));
@@ -36,10 +37,19 @@ CREATE TABLE refusals (
 CREATE TABLE evaluations (
     round INTEGER NOT NULL, client TEXT NOT NULL, accuracy REAL NOT NULL, loss REAL NOT NULL,
     samples INTEGER NOT NULL, PRIMARY KEY (round, client));
-CREATE TABLE commits (
-    number INTEGER PRIMARY KEY, last_round INTEGER NOT NULL, seconds REAL NOT NULL);
+CREATE TABLE requests (
+    request INTEGER PRIMARY KEY, targets TEXT NOT NULL, options TEXT NOT NULL,
+    asked_at TEXT NOT NULL, status TEXT NOT NULL, repaired INTEGER NOT NULL DEFAULT 0,
+    outcome TEXT);
+CREATE TABLE preservation (
+    request INTEGER NOT NULL, client TEXT NOT NULL, accuracy_before REAL NOT NULL,
+    accuracy_after REAL NOT NULL, PRIMARY KEY (request, client));
+CREATE TABLE recalibrations (
+    request INTEGER NOT NULL, client TEXT NOT NULL, done_at TEXT,
+    PRIMARY KEY (request, client));
+CREATE TABLE commits (number INTEGER PRIMARY KEY, seconds REAL);
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
-CREATE TABLE pending (staged TEXT PRIMARY KEY, path TEXT NOT NULL);
+CREATE TABLE pending (path TEXT PRIMARY KEY, staged TEXT NOT NULL);
 """
 
 Statement = tuple[str, tuple[Any, ...]]

@@ -103,6 +103,7 @@ def run_round(
     locate_personal: LocatePersonal,
     rules: Rules,
     keep: Callable[[Reply], None],
+    epochs: int | None = None,
 ) -> RoundResult:
     """One round: broadcast, check, aggregate. `keep` is given each accepted reply while it lasts.
 
@@ -111,7 +112,8 @@ def run_round(
     order = sorted(clients, key=lambda client: (-rules.samples[client], client))
     result = RoundResult(number, shared)
     mean = StreamingMean(shared)
-    with closing(engine.run(Task("fit", number), order, shared, locate_personal)) as replies:
+    task = Task("fit", number, epochs)
+    with closing(engine.run(task, order, shared, locate_personal)) as replies:
         for reply in replies:
             reason, norm = check_reply(reply, rules, shared)
             if reason is None:
@@ -145,6 +147,15 @@ def check_reply(reply: Reply, rules: Rules, shared: Tensors) -> tuple[str | None
     if rules.max_update_norm is not None and norm > rules.max_update_norm:
         return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}", norm
     return None, norm
+
+
+def check_personal(reply: Reply, rules: Rules) -> str | None:
+    """Why a reply that brings only personal tensors must be refused, if it must be."""
+    return (
+        _check_samples(reply, rules)
+        or _check_layout("personal", reply.personal, rules.personal)
+        or _check_finite(reply)
+    )
 
 
 def _check_samples(reply: Reply, rules: Rules) -> str | None:

@@ -16,8 +16,8 @@ from rich.table import Table
 from pfedul.evaluation import Evaluation
 from pfedul.federation import Progress
 
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
+console = Console(highlight=False)
+error_console = Console(stderr=True, highlight=False)
 
 SECONDS_BETWEEN_LINES = 2.0
 
@@ -26,13 +26,13 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 def line(text: str) -> None:
     """A line of results; long ones are left to the terminal to wrap."""
-    _out.print(text, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """A spinner on stderr, where that is a terminal."""
-    with _err.status(f"{what} …"):
+    with error_console.status(f"{what} …"):
         yield
 
 
@@ -56,7 +56,7 @@ class TrainingBar:
             self._figures += f"  accuracy {progress.accuracy:.1%}"
         self._draw(progress)
         if self._plain and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
-            _err.print(f"round {progress.round}/{progress.rounds}  {self._figures}")
+            error_console.print(f"round {progress.round}/{progress.rounds}  {self._figures}")
             self._last_line = time.monotonic()
 
     def _draw(self, progress: Progress) -> None:
@@ -83,8 +83,8 @@ def training_bar(quiet: bool) -> Iterator[TrainingBar]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[figures]}"),
     )
-    plain = not _err.is_terminal
-    with Bar(*columns, console=_err, disable=quiet or plain) as bar:
+    plain = not error_console.is_terminal
+    with Bar(*columns, console=error_console, disable=quiet or plain) as bar:
         yield TrainingBar(bar, plain and not quiet)
 
 
@@ -114,6 +114,8 @@ def status(found: dict[str, Any]) -> None:
     _print_cost(found["cost"])
     sizes = (f"{part} {human_bytes(size)}" for part, size in found["bytes"].items() if size)
     line(f"folder    {', '.join(sizes)}")
+    for request in found["requests"]:
+        _print_request(request)
     _print_refused(found["refused"])
 
 
@@ -128,8 +130,17 @@ def _print_cost(cost: dict[str, float | None]) -> None:
         line(
             f"time      {cost['round_seconds']:.1f} s in rounds "
             f"({cost['client_cpu_seconds']:.1f} s of client CPU time), "
-            f"{cost['commit_seconds']:.2f} s committing ({cost['commit_share']:.1%})"
+            f"{cost['commit_seconds']:.2f} s committing ({cost['commit_share']:.1%}), "
+            f"{cost['record_seconds']:.2f} s recording ({cost['record_share']:.1%} of round time)"
         )
+
+
+def _print_request(request: dict[str, Any]) -> None:
+    targets = ", ".join(request["targets"])
+    words = f"request   {request['request']}: forget {targets}, {request['status']}"
+    if request["not_recalibrated"]:
+        words += f"; not recalibrated yet: {', '.join(request['not_recalibrated'])}"
+    line(words)
 
 
 def _print_refused(refused: list[dict[str, Any]]) -> None:
@@ -202,7 +213,7 @@ def table(title: str, rows: list[dict[str, str]]) -> None:
         grid.add_column(column, overflow="fold")
     for row in rows:
         grid.add_row(*row.values())
-    _out.print(grid)
+    console.print(grid)
 
 
 def choice_rows(choices: Iterable[Any]) -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 from pfedul.federation import read_settings
 from pfedul.ledger import Ledger
 from pfedul.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, STAGING, require_run
+from pfedul.unlearn.requests import Request, not_recalibrated, read_requests
 
 
 def read_status(path: Path) -> dict[str, Any]:
@@ -29,12 +30,23 @@ def read_status(path: Path) -> dict[str, Any]:
             ),
             "loss": ledger.rows("SELECT round, loss FROM rounds ORDER BY round"),
             "accuracy": _accuracy(ledger),
+            "requests": [_request(item, ledger) for item in read_requests(ledger)],
             "refused": ledger.rows("SELECT * FROM refusals ORDER BY round, client"),
             "cost": _cost(ledger),
             "bytes": folder_size(path),
         }
     finally:
         ledger.close()
+
+
+def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
+    return {
+        "request": item.number,
+        "targets": list(item.targets),
+        "asked_at": item.asked_at,
+        "status": item.status,
+        "not_recalibrated": not_recalibrated(ledger, item),
+    }
 
 
 def _accuracy(ledger: Ledger) -> list[dict[str, Any]]:
@@ -46,15 +58,16 @@ def _accuracy(ledger: Ledger) -> list[dict[str, Any]]:
 
 def _cost(ledger: Ledger) -> dict[str, float | None]:
     """Seconds spent in rounds and in committing them, as far as they were written down."""
-    rounds, cpu = ledger.rows("SELECT SUM(seconds) AS s, SUM(cpu_seconds) AS c FROM rounds")[
-        0
-    ].values()
+    columns = "SUM(seconds) AS s, SUM(cpu_seconds) AS c, SUM(record_seconds) AS r"
+    rounds, cpu, record = ledger.rows(f"SELECT {columns} FROM rounds")[0].values()
     commits = ledger.value("SELECT SUM(seconds) FROM commits") or 0.0
     return {
         "round_seconds": rounds or 0.0,
         "client_cpu_seconds": cpu or 0.0,
         "commit_seconds": commits,
         "commit_share": commits / (rounds + commits) if rounds else None,
+        "record_seconds": record or 0.0,
+        "record_share": record / rounds if rounds else None,
     }
 
 

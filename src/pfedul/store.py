@@ -34,9 +34,18 @@ LOCK_FILE = "lock"
 STAGING = "staging"
 
 
+FISHER_TOTAL_FILE = "records/fisher-total.safetensors"
+FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
+
+
 def personal_file(client: str) -> str:
     """Where a client's personal tensors are, below the run folder."""
     return f"clients/{client}/personal.safetensors"
+
+
+def fisher_file(client: str) -> str:
+    """Where a client's Fisher record is, below the run folder."""
+    return f"records/fisher/{client}.safetensors"
 
 
 class Store:
@@ -46,9 +55,11 @@ class Store:
         self.path = path
         self._lock = lock
         self.ledger = Ledger(path / LEDGER_FILE)
-        self._round_files: set[str] = set()
-        self._batch_files: dict[str, tuple[str, int]] = {}
-        self._batch_rows: list[Statement] = []
+        self._unit: set[str] = set()
+        self._batch: dict[str, str] = {}
+        self._removed: set[str] = set()
+        self._rows: list[Statement] = []
+        self._digests: dict[str, str] = {}
         self._last_commit: Statement | None = None
         self._number = 0
         self._publishing = False
@@ -62,7 +73,7 @@ class Store:
     ) -> Store:
         """A new run folder. It appears under its name complete, or not at all."""
         refuse_unusable(path)
-        with _own_errors(path):
+        with own_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
@@ -79,7 +90,7 @@ class Store:
     def open(path: Path) -> Store:
         """An existing run, locked for this process, at its last whole commit."""
         require_run(path)
-        with _own_errors(path):
+        with own_errors(path):
             store = Store(path, _take_lock(path))
         try:
             store.verify()
@@ -95,17 +106,30 @@ class Store:
         self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
 
     def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Move staged files to their public names, durably, before staging is cleared."""
+        """Move staged files to their public names, durably, before staging is cleared.
+
+        An empty place in staging stands for a file that is to be removed.
+        """
         folders = set()
         for staged, name in moves:
             target = self.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
             folders.add(target.parent)
-            with suppress(FileNotFoundError):  # moved already, before the process was killed
-                os.replace(self.path / staged, target)
+            if staged:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # moved already, before the process was killed
+                    os.replace(self.path / staged, target)
+            else:
+                target.unlink(missing_ok=True)
         for folder in folders:
-            _sync(folder)
+            self._sync_folder(folder)
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+    def _sync_folder(self, folder: Path) -> None:
+        if folder != self.path and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
+        if folder.is_dir():
+            _sync(folder)
 
     def verify(self) -> None:
         """Every tensor file is what the ledger says it is."""
@@ -121,83 +145,100 @@ class Store:
 
     # Reading
 
+    def has(self, name: str) -> bool:
+        """Is there a file of that name, now or in what waits to be committed?"""
+        gone = name in self._removed and name not in self._batch
+        return not gone and self.locate(name).is_file()
+
     def read(self, name: str) -> Tensors:
         """The newest tensors of that name, those of rounds not yet committed included."""
         return read_file(self.locate(name))
 
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
-        return self.path / (self._staged(name) if name in self._batch_files else name)
-
-    @property
-    def settings_text(self) -> str:
-        return (self.path / SETTINGS_FILE).read_text(encoding="utf-8")
+        return self.path / (self._staged(name) if name in self._batch else name)
 
     def write_settings(self, text: str) -> None:
         """Replace the configuration, whole or not at all."""
         draft = self.path / f"{SETTINGS_FILE}.new"
-        with _own_errors(self.path):
+        with own_errors(self.path):
             draft.write_text(text, encoding="utf-8")
             _sync(draft)
             os.replace(draft, self.path / SETTINGS_FILE)
 
-    # Writing: files of the round under way, then whole rounds, then the commit
+    # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
     def stage(self, name: str, tensors: Tensors) -> str:
-        """Write a file for the round under way; returns its digest."""
+        """Write a file for the unit of work under way; returns its digest."""
         data = encode(tensors)
-        file = self.path / STAGING / "round" / name
-        with _own_errors(self.path):
+        file = self.path / STAGING / "unit" / name
+        with own_errors(self.path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-        self._round_files.add(name)
-        return digest(data)
+        self._unit.add(name)
+        self._digests[name] = digest(data)
+        return self._digests[name]
 
-    def keep_round(self, rows: Sequence[Statement], digests: Mapping[str, str]) -> None:
-        """The round is whole: its files and rows belong to the next commit."""
-        for name in self._round_files:
-            source = self.path / STAGING / "round" / name
+    def keep(self, rows: Sequence[Statement], removed: Iterable[str] = ()) -> None:
+        """The unit is whole: its files, rows and removals belong to the next commit."""
+        for name in self._unit:
             target = self.path / self._staged(name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._batch_files[name] = (digests[name], source.stat().st_size)
-            os.replace(source, target)
-        self._round_files.clear()
-        self._batch_rows += rows
+            os.replace(self.path / STAGING / "unit" / name, target)
+            self._batch[name] = self._digests[name]
+        self._unit.clear()
+        self._removed |= set(removed)
+        self._rows += rows
 
-    def drop_round(self) -> None:
-        """Forget the round under way; it will be played again from the same place."""
-        shutil.rmtree(self.path / STAGING / "round", ignore_errors=True)
-        self._round_files.clear()
+    def drop(self) -> None:
+        """Forget the unit under way; it will be done again from the same place."""
+        shutil.rmtree(self.path / STAGING / "unit", ignore_errors=True)
+        self._unit.clear()
 
-    def commit(self, last_round: int) -> float:
-        """Make all whole rounds durable at once; returns the seconds that it took."""
-        if not self._batch_rows and not self._batch_files:
-            return 0.0
+    def roll_back(self) -> None:
+        """Forget everything that was not committed."""
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        self._unit.clear()
+        self._begin_batch()
+
+    def commit(self) -> None:
+        """Make all whole units durable at once."""
+        if not self._rows and not self._batch and not self._removed:
+            return
         started = time.perf_counter()
-        with _own_errors(self.path), uninterrupted():
+        with own_errors(self.path), uninterrupted():
             self._sync_staged()
             self._publishing = True
-            self.ledger.write(self._commit_statements())
-            self._publish((self._staged(name), name) for name in self._batch_files)
+            moves = self._moves()
+            self.ledger.write(self._commit_statements(moves))
+            self._publish(moves)
             self._publishing = False
+            self._begin_batch()
         seconds = time.perf_counter() - started
-        self._last_commit = insert(
-            "commits", number=self._number, last_round=last_round, seconds=seconds
-        )
+        self._last_commit = insert("commits", number=self._number, seconds=seconds)
         self._number += 1
-        self._batch_files.clear()
-        self._batch_rows.clear()
-        return seconds
 
-    def _commit_statements(self) -> list[Statement]:
+    def _begin_batch(self) -> None:
+        self._batch, self._removed, self._rows = {}, set(), []
+
+    def _moves(self) -> list[tuple[str, str]]:
+        moves = [(self._staged(name), name) for name in self._batch]
+        return moves + [("", name) for name in sorted(self._removed)]
+
+    def _commit_statements(self, moves: Sequence[tuple[str, str]]) -> list[Statement]:
         statements: list[Statement] = [("DELETE FROM pending", ())]
-        for name, (sha256, size) in self._batch_files.items():
-            statements.append(insert("pending", staged=self._staged(name), path=name))
-            statements.append(insert("files", path=name, sha256=sha256, bytes=size))
-        statements += self._batch_rows
+        for staged, name in moves:
+            statements.append(insert("pending", staged=staged, path=name))
+            statements.append(self._file_statement(name))
         # What a commit cost is known only after it, so the next one writes it down.
-        number = insert("commits", number=self._number, last_round=-1, seconds=0.0)
-        return [*statements, *filter(None, [self._last_commit]), number]
+        number = insert("commits", number=self._number, seconds=None)
+        return [*statements, *self._rows, *filter(None, [self._last_commit]), number]
+
+    def _file_statement(self, name: str) -> Statement:
+        if name in self._removed:
+            return "DELETE FROM files WHERE path = ?", (name,)
+        size = (self.path / self._staged(name)).stat().st_size
+        return insert("files", path=name, sha256=self._batch[name], bytes=size)
 
     def _sync_staged(self) -> None:
         folder = self.path / STAGING / str(self._number)
@@ -288,7 +329,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def _own_errors(path: Path) -> Iterator[None]:
+def own_errors(path: Path) -> Iterator[None]:
     """The operating system's refusals, as sentences."""
     try:
         yield

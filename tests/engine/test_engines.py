@@ -96,7 +96,7 @@ def test_an_error_in_a_users_model_is_shown_with_its_trace(tmp_path):
 
 def test_a_run_left_half_way_does_not_disturb_the_next(tmp_path):
     with create(tmp_path / "run", engine="processes", workers=2) as federation:
-        arguments = (federation.clients, federation.shared, federation._locate_personal)
+        arguments = (federation.clients, federation.shared, federation.locate_personal)
         half = federation.engine.run(Task("fit", 1), *arguments)
         next(half)
         half.close()

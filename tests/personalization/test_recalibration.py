@@ -29,6 +29,7 @@ def norm_job(name: str, **training) -> Job:
     shared = {key: state[key] for key in split.shared}
     shared["body.0.weight"] = shared["body.0.weight"] * 1.5
     return Job(
+        client="c0",
         model=model,
         split=split,
         head="head" if entry.needs_head else None,

@@ -13,6 +13,8 @@ from pfedul.tensors import Tensors
 class InlineEngine:
     """One client after the other, in the order asked for."""
 
+    in_process = True
+
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
         self._model = bench.build_model()

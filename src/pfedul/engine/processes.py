@@ -60,6 +60,8 @@ class ClientFailure(RuntimeError):
 class ProcessesEngine:
     """Owns the workers and the memory that they share."""
 
+    in_process = False
+
     def __init__(self, bench: Workbench, workers: int) -> None:
         self._data, self._shared = SharedBuffer(), SharedBuffer()
         skeleton, layout = detach_data(dict(bench.data), self._data)

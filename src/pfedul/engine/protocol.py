@@ -18,8 +18,11 @@ class Engine(Protocol):
 
     Replies come in the order of `clients`, whatever the order in which they are
     made, so that what the server computes from them is the same for any engine.
-    The tensors of a reply last until the next one is asked for.
+    The tensors of a reply last until the next one is asked for. `in_process`
+    says whether clients work on this process's own CPU time.
     """
+
+    in_process: bool
 
     def run(
         self,

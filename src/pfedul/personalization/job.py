@@ -28,6 +28,7 @@ class LocalTraining:
 class Job:
     """One client's local work: everything it may read. The model is scratch space."""
 
+    client: str
     model: nn.Module
     split: Split
     head: str | None

@@ -1,0 +1,110 @@
+"""The exact diagonal Fisher: Eq. 4 of the paper, for audits that may see a client's data.
+
+The mean over samples of squared per-sample gradients of the cross-entropy.
+The model is in eval mode, so that normalisation does not mix samples: this is
+the gradient of the model as it predicts, where training saw batch statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+
+from pfedul.data.samples import Samples
+from pfedul.errors import PfedulError
+from pfedul.tensors import Tensors
+
+
+def exact_fisher(
+    model: nn.Module, samples: Samples, names: Sequence[str], batch: int = 32
+) -> Tensors:
+    """Mean squared gradient per sample for these parameters, `batch` samples at a time."""
+    if len(samples) == 0:
+        raise PfedulError("The exact Fisher is a mean over samples; give it at least one sample.")
+    first = _first_names(model, names)
+    # By first names alone: a tied tensor can have only one value, and one gradient.
+    wanted = {name: model.get_parameter(name).detach() for name in dict.fromkeys(first.values())}
+    with _eval_mode(model):
+        sums = _summed_squares(_per_sample_gradients(model), wanted, samples, batch)
+    return {name: (sums[first[name]] / len(samples)).float() for name in names}
+
+
+def _summed_squares(
+    gradients: Callable[..., Tensors], wanted: Tensors, samples: Samples, batch: int
+) -> Tensors:
+    sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in wanted.items()}
+    for indices in torch.split(torch.arange(len(samples)), batch):
+        for name, gradient in gradients(wanted, *samples.batch(indices)).items():
+            sums[name] += gradient.detach().square().sum(0)
+    return sums
+
+
+def _per_sample_gradients(model: nn.Module) -> Callable[..., Tensors]:
+    def loss(parameters: Tensors, x: Tensor, y: Tensor) -> Tensor:
+        logits: Any = functional_call(model, parameters, (x.unsqueeze(0),))
+        return F.cross_entropy(logits, y.unsqueeze(0))
+
+    gradients: Callable[..., Tensors] = vmap(grad(loss), in_dims=(None, 0, 0))
+    return gradients
+
+
+def _first_names(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
+    """Each wanted name -> the first name of the same parameter."""
+    first: dict[int, str] = {}
+    known = {
+        name: first.setdefault(id(parameter), name)
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+    }
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise PfedulError(
+            f"The model has no parameter '{unknown[0]}'; "
+            "name parameters as in model.named_parameters(), without buffers."
+        )
+    return {name: known[name] for name in names}
+
+
+@contextmanager
+def _eval_mode(model: nn.Module) -> Iterator[None]:
+    """Within the block every module is in eval mode; afterwards each is as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def rank_agreement(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's rank correlation, equal values sharing their mean rank.
+
+    It is NaN where one side is constant: that has no order to agree with.
+
+    >>> rank_agreement([0.1, 0.2, 0.3], [5.0, 6.0, 60.0])
+    1.0
+    """
+    if len(a) != len(b) or len(a) < 2:
+        raise PfedulError(
+            f"Rank agreement compares two lists of the same two or more layers, "
+            f"not lists of {len(a)} and {len(b)} values."
+        )
+    x, y = _centred_ranks(a), _centred_ranks(b)
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / scale if scale else math.nan
+
+
+def _centred_ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(counts) - (counts - 1) / 2
+    ranks: NDArray[np.float64] = mean_rank[places] - (len(values) + 1) / 2
+    return ranks

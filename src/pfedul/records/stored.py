@@ -1,0 +1,97 @@
+"""The Fisher record in a run folder: a file for each client, and their sum.
+
+Kept while training, one client in memory at a time. The sum lets a request be
+planned from two files, however many clients there are; it is kept up to date by
+differences and added up anew when a client is forgotten, so that no rounding
+residue of the client is left in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Generator
+
+from pfedul.randomness import derive_seed
+from pfedul.records.fisher import blended, fisher_noise, summed
+from pfedul.split import Layer
+from pfedul.store import FISHER_TOTAL_FILE, Store, fisher_file
+from pfedul.tensors import Tensors
+
+
+class StoredFisher:
+    """Reads the record of a run; a `FisherSource` for plans."""
+
+    def __init__(self, store: Store, clients: Sequence[str], layers: Sequence[Layer]) -> None:
+        self.layers = tuple(layers)
+        self._store = store
+        self._clients = tuple(client for client in clients if store.has(fisher_file(client)))
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Those who took part in at least one round."""
+        return self._clients
+
+    def of(self, client: str) -> Tensors:
+        return self._store.read(fisher_file(client))
+
+    def total(self) -> Tensors:
+        return self._store.read(FISHER_TOTAL_FILE)
+
+    def total_without(self, targets: Sequence[str]) -> Tensors | None:
+        """The sum over those who stay, added up anew; None where nobody has a record."""
+        staying = [client for client in self._clients if client not in targets]
+        return summed(self.of(client) for client in staying) if staying else None
+
+
+class FisherRecorder:
+    """Brings the record up to date with the replies of one round (Eq. 5)."""
+
+    def __init__(
+        self, store: Store, layers: Sequence[Layer], beta: float, noise: float, seed: int
+    ) -> None:
+        self._store = store
+        self._names = [name for layer in layers for name in layer.tensors]
+        self._beta, self._noise, self._seed = beta, noise, seed
+        self._sums: Tensors = {}
+        self.seconds = 0.0
+
+    @torch.no_grad()
+    def add(self, number: int, client: str, before: Tensors, after: Tensors) -> None:
+        """Take in a client's update of round `number`: shared tensors before and after its work."""
+        started = time.perf_counter()
+        update = {name: before[name] - after[name] for name in self._names}
+        squares = {name: tensor.square_() for name, tensor in update.items()}
+        if self._noise:
+            place = derive_seed(self._seed, "fisher-noise", number, client)
+            squares = fisher_noise(squares, self._noise, Generator().manual_seed(place))
+        name = fisher_file(client)
+        known = self._store.read(name) if self._store.has(name) else None
+        fisher = blended(known, squares, self._beta)
+        self._store.stage(name, fisher)
+        self._add_to_sum(fisher, known)
+        self.seconds += time.perf_counter() - started
+
+    def _add_to_sum(self, fisher: Tensors, known: Tensors | None) -> None:
+        if not self._sums:
+            self._sums = self._known_total(fisher)
+        for name, tensor in fisher.items():
+            self._sums[name] += tensor
+            if known is not None:
+                self._sums[name] -= known[name]
+
+    def _known_total(self, like: Tensors) -> Tensors:
+        if self._store.has(FISHER_TOTAL_FILE):
+            total = self._store.read(FISHER_TOTAL_FILE)
+            return {name: tensor.to(torch.float64) for name, tensor in total.items()}
+        return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
+
+    def finish(self) -> None:
+        """The round is whole: stage the sum."""
+        started = time.perf_counter()
+        if self._sums:
+            total = {name: tensor.clamp(min=0).float() for name, tensor in self._sums.items()}
+            self._store.stage(FISHER_TOTAL_FILE, total)
+        self.seconds += time.perf_counter() - started

@@ -1,0 +1,94 @@
+"""The ledger rows of what happens in a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from pfedul.data import ClientData, fingerprint
+from pfedul.evaluation import Evaluation
+from pfedul.ledger import Statement, insert
+from pfedul.server import Refusal, RoundResult
+from pfedul.version import __version__
+
+
+def now() -> str:
+    """This moment, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def run_rows() -> list[Statement]:
+    """What is known of a run as a whole when it is created."""
+    return [
+        insert("meta", key="created_at", value=now()),
+        insert("meta", key="pfedul", value=__version__),
+    ]
+
+
+def client_row(client: str, data: ClientData, joined_round: int) -> Statement:
+    """A client that joins."""
+    return insert(
+        "clients",
+        client=client,
+        train_samples=len(data.train),
+        test_samples=len(data.test),
+        data_sha256=fingerprint(data),
+        joined_round=joined_round,
+    )
+
+
+def round_rows(
+    result: RoundResult, sha256: str, request: int | None, cost: Mapping[str, float]
+) -> list[Statement]:
+    """A whole round with its replies and refusals."""
+    accepted = result.accepted
+    rows = [
+        insert(
+            "rounds",
+            round=result.number,
+            finished_at=now(),
+            replies=len(accepted),
+            samples=sum(reply.samples for reply in accepted),
+            loss=result.loss,
+            cpu_seconds=sum(reply.cpu_seconds for reply in accepted),
+            shared_sha256=sha256,
+            request=request,
+            **cost,
+        )
+    ]
+    rows += [
+        insert(
+            "replies",
+            round=result.number,
+            client=reply.client,
+            samples=reply.samples,
+            loss=reply.loss,
+            update_norm=reply.update_norm,
+            cpu_seconds=reply.cpu_seconds,
+        )
+        for reply in accepted
+    ]
+    return rows + refusal_rows(result.number, result.refused)
+
+
+def refusal_rows(number: int, refused: Iterable[Refusal]) -> list[Statement]:
+    """Replies that were refused, each with the reason."""
+    return [
+        insert("refusals", round=number, client=item.client, reason=item.reason, at=now())
+        for item in refused
+    ]
+
+
+def evaluation_rows(evaluation: Evaluation) -> list[Statement]:
+    """Each client's figures after a round."""
+    return [
+        insert(
+            "evaluations",
+            round=evaluation.round,
+            client=client,
+            accuracy=score.accuracy,
+            loss=score.loss,
+            samples=score.samples,
+        )
+        for client, score in evaluation.clients.items()
+    ]

@@ -1,0 +1,23 @@
+"""Unlearning: which layers a client is in, and how they are corrected.
+
+On plain dictionaries of tensors, without a run folder:
+
+>>> import torch
+>>> from pfedul.records import FisherRecord
+>>> from pfedul.split import Layer
+>>> fisher = FisherRecord([Layer("body", ("w",), 1), Layer("neck", ("v",), 1)])
+>>> fisher.add("hospital-7", {"w": torch.tensor([1.0]), "v": torch.tensor([3.0])})
+>>> fisher.add("hospital-8", {"w": torch.tensor([1.0]), "v": torch.tensor([1.0])})
+>>> shared, initial = ({name: torch.full((1,), x) for name in "wv"} for x in (2.0, 1.0))
+>>> plan = plan_removal(fisher, shared, initial, target="hospital-7", lr=0.1)
+>>> plan.selected
+('neck',)
+>>> plan.apply(shared)
+{'w': tensor([2.]), 'v': tensor([2.0200])}
+"""
+
+from pfedul.unlearn.corrections import CORRECTIONS as CORRECTIONS
+from pfedul.unlearn.plan import LayerPlan as LayerPlan
+from pfedul.unlearn.plan import Plan as Plan
+from pfedul.unlearn.plan import PlanOptions as PlanOptions
+from pfedul.unlearn.plan import plan_removal as plan_removal

@@ -1,0 +1,105 @@
+"""What was done for a request, and what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from pfedul.audit.metrics import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
+
+
+@dataclass
+class StageCost:
+    """Wall and CPU seconds of one stage, workers included."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass
+class Costs:
+    """The cost of each stage of a removal."""
+
+    stages: dict[str, StageCost] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[StageCost]:
+        """Measure a block as (a further part of) the stage `name`."""
+        cost = self.stages.setdefault(name, StageCost())
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield cost
+        finally:
+            cost.seconds += time.perf_counter() - wall
+            cost.cpu_seconds += time.process_time() - cpu
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A request that was honoured.
+
+    `before` and `after` are the remaining clients' accuracies with their personal
+    models on their own test samples. `rounds` counts global rounds: 0 unless
+    repair was asked for.
+    """
+
+    request: int
+    targets: tuple[str, ...]
+    options: Mapping[str, Any]
+    asked_at: str
+    finished_at: str
+    plan: Mapping[str, Any]
+    erased: Mapping[str, int]
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    stages: Mapping[str, StageCost]
+    rounds: int
+    bytes_broadcast: int
+    shared_sha256_before: str
+    shared_sha256_after: str
+    not_recalibrated: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_json(
+        values: Mapping[str, Any], before: Mapping[str, float], after: Mapping[str, float]
+    ) -> Outcome:
+        """The inverse of `as_json`; the metrics are worked out anew."""
+        names = {spec.name for spec in fields(Outcome)}
+        known = {key: value for key, value in values.items() if key in names}
+        for key in ("targets", "not_recalibrated", "notes"):
+            known[key] = tuple(known[key])
+        known["stages"] = {name: StageCost(**cost) for name, cost in known["stages"].items()}
+        return Outcome(**{**known, "before": before, "after": after})
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, with the personal metrics (Eq. 14 and 15) worked out."""
+        values = asdict(self)
+        kept = preservation(self.before, self.after)
+        ratios = list(kept.ratios.values())
+        values["pps"], values["cfi"] = kept.pps, kept.cfi
+        values["pps_interval"] = bootstrap_interval(ratios, pps_of_ratios) if ratios else None
+        values["cfi_interval"] = bootstrap_interval(ratios, cfi_of_ratios) if ratios else None
+        values["undefined"] = list(kept.undefined)
+        for key in ("targets", "not_recalibrated", "notes"):
+            values[key] = list(values[key])
+        return values
+
+
+def added(one: Mapping[str, StageCost], two: Mapping[str, StageCost]) -> dict[str, StageCost]:
+    """The costs of two parts of a removal together.
+
+    >>> added({"plan": StageCost(1, 2)}, {"plan": StageCost(3, 4)})
+    {'plan': StageCost(seconds=4, cpu_seconds=6)}
+    """
+    none = StageCost()
+    return {
+        name: StageCost(
+            one.get(name, none).seconds + two.get(name, none).seconds,
+            one.get(name, none).cpu_seconds + two.get(name, none).cpu_seconds,
+        )
+        for name in dict.fromkeys([*one, *two])
+    }

@@ -1,0 +1,423 @@
+"""Forgetting on a run: Algorithm 1, with erasure and the ledger around it.
+
+A removal is one commit. Killed before it, the request is pending and no tensor
+has been touched; killed after it, nothing of the targets is left. Asking again
+finishes what was begun. It is deterministic: the same request on the same
+tensors ends with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pfedul.client import Reply, Task
+from pfedul.errors import PfedulError
+from pfedul.records.stored import StoredFisher
+from pfedul.rows import now, refusal_rows
+from pfedul.server import Refusal, StreamingMean, check_personal
+from pfedul.store import (
+    FISHER_RETAINED_FILE,
+    FISHER_TOTAL_FILE,
+    INIT_FILE,
+    SHARED_FILE,
+    fisher_file,
+    personal_file,
+)
+from pfedul.tensors import Tensors, size_in_bytes
+from pfedul.unlearn import requests as ledger_of
+from pfedul.unlearn.attribution import layer_scores
+from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.methods import METHODS, Material
+from pfedul.unlearn.outcome import Costs, Outcome, added
+from pfedul.unlearn.plan import Plan
+from pfedul.unlearn.requests import Request
+
+if TYPE_CHECKING:
+    from pfedul.federation import Federation
+
+OnStage = Callable[[str, int, int], None]
+"""Told of progress: the stage, how many clients of it are done, how many there are."""
+
+
+@dataclass
+class Removal:
+    """A request on its way through the stages."""
+
+    federation: Federation
+    request: Request
+    options: ForgetOptions
+    away: tuple[str, ...]
+    costs: Costs
+    on_stage: OnStage
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.request.targets
+
+    @property
+    def remaining(self) -> list[str]:
+        return [client for client in self.federation.clients if client not in self.targets]
+
+    @property
+    def recalibrating(self) -> list[str]:
+        """Those who stay and are there."""
+        return [client for client in self.remaining if client not in self.away]
+
+
+def forget(
+    federation: Federation,
+    targets: Sequence[str],
+    options: ForgetOptions,
+    away: Sequence[str] = (),
+    on_stage: OnStage | None = None,
+) -> Outcome:
+    """Honour a removal request; see `Federation.forget`."""
+    chosen = tuple(dict.fromkeys(targets))
+    begun = ledger_of.unfinished(federation.store.ledger)
+    repairing = begun is not None and begun.status == ledger_of.REPAIRING
+    if not (repairing and begun is not None and set(begun.targets) == set(chosen)):
+        check_targets(federation, chosen)
+    check_away(federation, chosen, away)
+    request = ledger_of.file_request(federation.store.ledger, chosen, options)
+    tell = on_stage or (lambda _stage, _done, _of: None)
+    removal = Removal(federation, request, options, tuple(away), Costs(), tell)
+    try:
+        if request.status == ledger_of.PENDING:
+            _remove(removal)
+    except PfedulError:
+        federation.store.roll_back()
+        ledger_of.withdraw(federation.store.ledger, request)
+        raise
+    except BaseException:
+        federation.store.roll_back()
+        raise
+    return _repair(removal)
+
+
+def check_targets(federation: Federation, targets: Sequence[str]) -> None:
+    """Refuse what cannot be forgotten."""
+    if not targets:
+        raise PfedulError("Name at least one client to forget.")
+    gone = ledger_of.forgotten(federation.store.ledger)
+    for target in targets:
+        if target in federation.clients:
+            continue
+        if target in gone:
+            when = gone[target].asked_at[:10]
+            raise PfedulError(
+                f"The client '{target}' was already forgotten (request {gone[target].number}, "
+                f"{when})."
+            )
+        known = ", ".join(federation.clients)
+        raise PfedulError(f"There is no client '{target}' in this run; it has: {known}.")
+    if set(targets) >= set(federation.clients):
+        raise PfedulError(
+            "Nobody would remain; a federation without clients is deleted, not unlearned."
+        )
+
+
+def check_away(federation: Federation, targets: Sequence[str], away: Sequence[str]) -> None:
+    for client in away:
+        if client not in federation.clients or client in targets:
+            raise PfedulError(f"'{client}' is not one of the remaining clients, so cannot be away.")
+
+
+def make_plan(federation: Federation, targets: Sequence[str], options: ForgetOptions) -> Plan:
+    """The plan for these targets: reads the record, changes nothing."""
+    fisher = StoredFisher(federation.store, federation.clients, federation.bench.split.layers)
+    plan_options = options.plan_options(federation.settings.seed)
+    recorded = [target for target in targets if target in fisher.clients]
+    if federation.rounds and not fisher.clients:
+        raise PfedulError(_why_no_record(federation))
+    if not recorded:
+        note = "none of them took part in a round since records began: nothing is corrected"
+        return Plan(tuple(targets), 0.0, (), {}, plan_options, (note,))
+    method, _ = METHODS.parse(options.method)
+    material = Material(
+        fisher,
+        federation.shared,
+        federation.store.read(INIT_FILE),
+        recorded,
+        federation.bench.split.layers,
+        federation.settings.lr,
+        plan_options,
+    )
+    return method.plan(material)
+
+
+def score_table(federation: Federation) -> dict[str, list[float]]:
+    """Every recorded client's score on every shared layer (Eq. 6)."""
+    layers = federation.bench.split.layers
+    fisher = StoredFisher(federation.store, federation.clients, layers)
+    if not fisher.clients:
+        raise PfedulError(_why_no_record(federation))
+    total = fisher.total()
+    return {client: layer_scores(fisher.of(client), total, layers) for client in fisher.clients}
+
+
+def exact_scores(federation: Federation, targets: Sequence[str]) -> list[float]:
+    """The targets' scores from the exact Fisher (Eq. 4): an audit that reads clients' data."""
+    task = Task("exact-fisher", federation.rounds)
+    arguments = task, federation.clients, federation.shared, federation.locate_personal
+    with closing(federation.engine.run(*arguments)) as replies:
+        norms = {reply.client: reply.metrics for reply in replies}
+    scores = []
+    for layer in federation.bench.split.layers:
+        total = sum(of_client[layer.name] for of_client in norms.values())
+        own = sum(norms[target][layer.name] for target in targets)
+        scores.append(own / total if total else 0.0)
+    return scores
+
+
+def _why_no_record(federation: Federation) -> str:
+    if federation.rounds == 0:
+        return (
+            "This run has not been trained, so that there is nothing to attribute; train it first."
+        )
+    if federation.settings.record != "fisher":
+        return (
+            "This run keeps no Fisher record, which attribution needs; "
+            "train a run with --record fisher."
+        )
+    return (
+        "The per-client records of this run were deleted with an earlier request "
+        "(--forget-records all); train on to build new ones."
+    )
+
+
+def _remove(removal: Removal) -> None:
+    """Stages 1 to 3 and the erasure, as one commit."""
+    federation = removal.federation
+    before = _accuracies(removal, federation.shared)
+    plan, corrected = _correct(removal)
+    shared, missing = _recalibrate(removal, corrected)
+    digests = _digest_of_shared(federation), federation.store.stage(SHARED_FILE, shared)
+    erased = _erase(removal)
+    after = _accuracies(removal, shared)
+    outcome = Outcome(
+        request=removal.request.number,
+        targets=removal.targets,
+        options=removal.options.as_json(),
+        asked_at=removal.request.asked_at,
+        finished_at=now(),
+        plan=plan.as_json(),
+        erased=erased,
+        before=before,
+        after=after,
+        stages=removal.costs.stages,
+        rounds=0,
+        bytes_broadcast=_broadcast_size(removal, shared),
+        shared_sha256_before=digests[0],
+        shared_sha256_after=digests[1],
+        not_recalibrated=(*missing, *removal.away),
+        notes=plan.notes,
+    )
+    _commit(removal, outcome, shared)
+
+
+def _broadcast_size(removal: Removal, shared: Tensors) -> int:
+    """The corrected tensors go once to each client that recalibrates."""
+    if removal.options.no_recalibration:
+        return 0
+    return size_in_bytes(shared) * len(removal.recalibrating)
+
+
+def _digest_of_shared(federation: Federation) -> str:
+    sql = "SELECT sha256 FROM files WHERE path = ?"
+    return str(federation.store.ledger.value(sql, SHARED_FILE))
+
+
+def _correct(removal: Removal) -> tuple[Plan, Tensors]:
+    """Stages 1 and 2: at the server alone."""
+    removal.on_stage("plan", 0, 1)
+    with removal.costs.stage("plan"):
+        plan = make_plan(removal.federation, removal.targets, removal.options)
+        corrected = plan.apply(removal.federation.shared)
+    removal.on_stage("plan", 1, 1)
+    return plan, corrected
+
+
+def _recalibrate(removal: Removal, corrected: Tensors) -> tuple[Tensors, list[str]]:
+    """Stage 3: one broadcast, then local work. Returns the shared tensors and who failed.
+
+    Shared tensors come back unchanged but for normalisation statistics that the
+    correction made stale: those are the mean of what the clients re-estimated.
+    """
+    how = removal.options.recalibration()
+    if how is None:
+        return corrected, []
+    missing: list[str] = []
+    statistics: StreamingMean | None = None
+    task = Task("recalibrate", removal.request.number, recalibration=how)
+    for reply in _ask(removal, "recalibration", task, removal.recalibrating, corrected):
+        if not _accept(removal.federation, reply):
+            missing.append(reply.client)
+        elif reply.shared:
+            statistics = statistics or StreamingMean(reply.shared)
+            statistics.add(reply.shared, reply.samples)
+    fresh = statistics.result() if statistics is not None else {}
+    return {**corrected, **fresh}, missing
+
+
+def _accept(federation: Federation, reply: Reply) -> bool:
+    """Stage a client's new personal part, if it is what it should be."""
+    reason = check_personal(reply, federation.rules())
+    if reason is not None:
+        federation.store.ledger.write(
+            refusal_rows(federation.rounds, [Refusal(reply.client, reason)])
+        )
+        return False
+    if reply.personal:
+        federation.store.stage(personal_file(reply.client), reply.personal)
+    return True
+
+
+def _ask(
+    removal: Removal, stage: str, task: Task, clients: Sequence[str], shared: Tensors
+) -> Iterator[Reply]:
+    """Ask clients for something as a part of a stage, with its cost and progress."""
+    federation = removal.federation
+    removal.on_stage(stage, 0, len(clients))
+    with (
+        removal.costs.stage(stage) as cost,
+        closing(
+            federation.engine.run(task, clients, shared, federation.locate_personal)
+        ) as replies,
+    ):
+        for done, reply in enumerate(replies, start=1):
+            if not federation.engine.in_process:
+                cost.cpu_seconds += reply.cpu_seconds
+            yield reply
+            removal.on_stage(stage, done, len(clients))
+
+
+def _accuracies(removal: Removal, shared: Tensors) -> dict[str, float]:
+    """Of the remaining clients with their newest personal parts, on their own test samples."""
+    task = Task("evaluate", removal.federation.rounds)
+    replies = _ask(removal, "evaluation", task, removal.remaining, shared)
+    return {reply.client: reply.metrics["accuracy"] for reply in replies}
+
+
+def _erase(removal: Removal) -> dict[str, int]:
+    """Put the removal of all that belonged to the targets into the commit; say how much it is."""
+    store = removal.federation.store
+    removal.on_stage("erasure", 0, 1)
+    with removal.costs.stage("erasure"):
+        rows = ledger_of.count_rows(store.ledger, removal.targets)
+        doomed = [*map(personal_file, removal.targets), *map(fisher_file, removal.targets)]
+        doomed += _erase_records(removal)
+        files = [name for name in doomed if store.has(name)]
+        sizes = sum(store.locate(name).stat().st_size for name in files)
+        store.keep(ledger_of.erase_rows(removal.targets), files)
+    removal.on_stage("erasure", 1, 1)
+    return {"files": len(files), "bytes": sizes, "rows": rows}
+
+
+def _erase_records(removal: Removal) -> list[str]:
+    """Bring the sum of the records up to date; returns further files that must go."""
+    federation, store = removal.federation, removal.federation.store
+    fisher = StoredFisher(store, federation.clients, federation.bench.split.layers)
+    total = fisher.total_without(removal.targets)
+    if total is None:
+        return [FISHER_TOTAL_FILE]
+    if removal.options.forget_records == "all":
+        store.stage(FISHER_RETAINED_FILE, total)
+        return [FISHER_TOTAL_FILE, *map(fisher_file, fisher.clients)]
+    store.stage(FISHER_TOTAL_FILE, total)
+    return []
+
+
+def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
+    federation, store = removal.federation, removal.federation.store
+    repairs = removal.options.repair_rounds
+    status = ledger_of.REPAIRING if repairs else ledger_of.DONE
+    request, known = removal.request, outcome.as_json()
+    store.keep(
+        [
+            ledger_of.finish_row(request, status, 0, known),
+            *ledger_of.preservation_rows(request, outcome.before, outcome.after),
+            *ledger_of.recalibration_rows(request, removal.remaining, outcome.not_recalibrated),
+        ]
+    )
+    store.commit()
+    federation.leave(removal.targets, shared)
+
+
+def _repair(removal: Removal) -> Outcome:
+    """Ordinary rounds without the targets, one commit each; then the outcome is complete."""
+    store = removal.federation.store
+    request = ledger_of.read_request(store.ledger, removal.request.number)
+    outcome = ledger_of.read_outcome(store.ledger, request)
+    wanted = int(request.options["repair_rounds"])
+    for number in range(request.repaired + 1, wanted + 1):
+        _repair_round(removal, number, wanted)
+    if request.status == ledger_of.DONE:
+        return outcome
+    outcome = _repaired(removal, outcome, wanted)
+    rows = ledger_of.preservation_rows(request, outcome.before, outcome.after)
+    store.ledger.write(
+        [ledger_of.finish_row(request, ledger_of.DONE, wanted, outcome.as_json()), *rows]
+    )
+    return outcome
+
+
+def _repair_round(removal: Removal, number: int, wanted: int) -> None:
+    federation = removal.federation
+    removal.on_stage("repair", number - 1, wanted)
+    with removal.costs.stage("repair") as cost:
+        result = federation.play_round(
+            federation.clients, lambda _: None, epochs=1, request=removal.request.number
+        )
+        if not federation.engine.in_process:
+            cost.cpu_seconds += sum(reply.cpu_seconds for reply in result.accepted)
+        federation.store.keep([ledger_of.repaired_row(removal.request, number)])
+        federation.store.commit()
+    removal.on_stage("repair", number, wanted)
+
+
+def _repaired(removal: Removal, outcome: Outcome, rounds: int) -> Outcome:
+    """The outcome with what the repair did and cost."""
+    federation = removal.federation
+    after = _accuracies(removal, federation.shared)
+    per_round = size_in_bytes(federation.shared) * len(federation.clients)
+    return replace(
+        outcome,
+        after=after,
+        rounds=rounds,
+        finished_at=now(),
+        stages=added(outcome.stages, removal.costs.stages),
+        bytes_broadcast=outcome.bytes_broadcast + rounds * per_round,
+        shared_sha256_after=_digest_of_shared(federation),
+    )
+
+
+def recalibrate_missing(federation: Federation, on_stage: OnStage | None = None) -> list[str]:
+    """Let those recalibrate who were away when a client was forgotten; returns who did."""
+    ledger = federation.store.ledger
+    done: list[str] = []
+    for request in ledger_of.read_requests(ledger):
+        waiting = ledger_of.not_recalibrated(ledger, request)
+        if waiting:
+            done += _recalibrate_later(federation, request, waiting, on_stage)
+    return done
+
+
+def _recalibrate_later(
+    federation: Federation, request: Request, waiting: list[str], on_stage: OnStage | None
+) -> list[str]:
+    options = ledger_of.options_of(request)
+    tell = on_stage or (lambda _stage, _done, _of: None)
+    removal = Removal(federation, request, options, (), Costs(), tell)
+    how = options.recalibration()
+    if how is None:
+        return []
+    # Statistics that were shared have been averaged without these clients; theirs stay local.
+    task = Task("recalibrate", request.number, recalibration=replace(how, statistics=False))
+    replies = _ask(removal, "recalibration", task, waiting, federation.shared)
+    done = [reply.client for reply in replies if _accept(federation, reply)]
+    federation.store.keep(ledger_of.recalibration_rows(request, done, ()))
+    federation.store.commit()
+    return done

@@ -1,0 +1,183 @@
+"""Removal requests in the ledger: asked for, pending, honoured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pfedul.errors import PfedulError
+from pfedul.ledger import Ledger, Statement, insert
+from pfedul.rows import now
+from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.outcome import Outcome
+
+PENDING, REPAIRING, DONE = "pending", "repairing", "done"
+
+CLIENT_TABLES = ("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations")
+"""Every table with rows that speak of one client."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A removal asked for. While it is pending no tensor has been touched."""
+
+    number: int
+    targets: tuple[str, ...]
+    options: dict[str, Any]
+    asked_at: str
+    status: str
+    repaired: int
+    outcome: dict[str, Any] | None
+
+
+def read_requests(ledger: Ledger) -> list[Request]:
+    """All requests, oldest first."""
+    return [
+        Request(
+            row["request"],
+            tuple(json.loads(row["targets"])),
+            json.loads(row["options"]),
+            row["asked_at"],
+            row["status"],
+            row["repaired"],
+            None if row["outcome"] is None else json.loads(row["outcome"]),
+        )
+        for row in ledger.rows("SELECT * FROM requests ORDER BY request")
+    ]
+
+
+def unfinished(ledger: Ledger) -> Request | None:
+    """The request that was begun and not finished, if there is one."""
+    return next((item for item in read_requests(ledger) if item.status != DONE), None)
+
+
+def forgotten(ledger: Ledger) -> dict[str, Request]:
+    """Clients that were forgotten -> the request that did it."""
+    honoured = [item for item in read_requests(ledger) if item.status != PENDING]
+    return {target: item for item in honoured for target in item.targets}
+
+
+def file_request(ledger: Ledger, targets: Sequence[str], options: ForgetOptions) -> Request:
+    """Write a request down before anything is done for it, or take up the one that is pending."""
+    begun = unfinished(ledger)
+    if begun is not None and set(begun.targets) != set(targets):
+        raise PfedulError(
+            f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
+            "finish it first by asking for it again."
+        )
+    if begun is None:
+        number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
+        begun = Request(number, tuple(targets), {}, now(), PENDING, 0, None)
+    if begun.status == PENDING:
+        ledger.write([_row(begun, options)])
+    return begun
+
+
+def _row(request: Request, options: ForgetOptions) -> Statement:
+    return insert(
+        "requests",
+        request=request.number,
+        targets=json.dumps(request.targets),
+        options=json.dumps(options.as_json()),
+        asked_at=request.asked_at,
+        status=PENDING,
+    )
+
+
+def read_request(ledger: Ledger, number: int) -> Request:
+    """One request by its number."""
+    return next(item for item in read_requests(ledger) if item.number == number)
+
+
+def read_outcome(ledger: Ledger, request: Request) -> Outcome:
+    """The outcome as far as it is written down, with the rows of clients that are still here."""
+    rows = ledger.rows("SELECT * FROM preservation WHERE request = ?", request.number)
+    assert request.outcome is not None
+    return Outcome.from_json(
+        request.outcome,
+        before={row["client"]: row["accuracy_before"] for row in rows},
+        after={row["client"]: row["accuracy_after"] for row in rows},
+    )
+
+
+def options_of(request: Request) -> ForgetOptions:
+    """The options that a request was made with."""
+    return ForgetOptions(**request.options)
+
+
+def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
+    """Who has yet to recalibrate for this request."""
+    sql = "SELECT client FROM recalibrations WHERE request = ? AND done_at IS NULL ORDER BY client"
+    return [row["client"] for row in ledger.rows(sql, request.number)]
+
+
+def repaired_row(request: Request, rounds: int) -> Statement:
+    """So many repair rounds are done."""
+    return "UPDATE requests SET repaired = ? WHERE request = ?", (rounds, request.number)
+
+
+def withdraw(ledger: Ledger, request: Request) -> None:
+    """Take back a request for which nothing was done."""
+    ledger.write([("DELETE FROM requests WHERE request = ?", (request.number,))])
+
+
+def erase_rows(targets: Sequence[str]) -> list[Statement]:
+    """Statements that leave no row of these clients behind."""
+    return [
+        (f"DELETE FROM {table} WHERE client = ?", (target,))
+        for table in CLIENT_TABLES
+        for target in targets
+    ]
+
+
+def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
+    """How many rows speak of these clients."""
+    return sum(
+        ledger.value(f"SELECT COUNT(*) FROM {table} WHERE client = ?", target)
+        for table in CLIENT_TABLES
+        for target in targets
+    )
+
+
+def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
+    """The request honoured, with what was done for it.
+
+    Figures of single remaining clients are not in it: they are rows of their own,
+    which can be erased when that client is forgotten in turn.
+    """
+    kept = {key: value for key, value in outcome.items() if key not in {"before", "after"}}
+    sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
+    return sql, (status, repaired, json.dumps(kept), request.number)
+
+
+def preservation_rows(
+    request: Request, before: Mapping[str, float], after: Mapping[str, float]
+) -> list[Statement]:
+    """Each remaining client's accuracy before and after."""
+    return [
+        insert(
+            "preservation",
+            request=request.number,
+            client=client,
+            accuracy_before=before[client],
+            accuracy_after=after[client],
+        )
+        for client in before
+    ]
+
+
+def recalibration_rows(
+    request: Request, clients: Sequence[str], missing: Sequence[str]
+) -> list[Statement]:
+    """Who has recalibrated, and who has yet to."""
+    return [
+        insert(
+            "recalibrations",
+            request=request.number,
+            client=client,
+            done_at=None if client in missing else now(),
+        )
+        for client in clients
+    ]
