@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,8 +205,48 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_no_round(tmp_path):
     succeed("train", run, "--rounds", str(rounds + 1))
 
 
-def test_a_folder_without_write_permission(tmp_path):
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere; tests/test_store.py covers the refusal itself")
-    (tmp_path / "locked").mkdir(mode=0o555)
-    assert "No permission to write" in refuse("train", tmp_path / "locked/run", *FAST.split())
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert "Cannot write to" in refuse("train", tmp_path / "file/run", *FAST.split())
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path):
+    out = succeed("train", tmp_path / "exp[a]", *FAST.split(), "--rounds", "1")
+    assert f"pfedul evaluate {tmp_path / 'exp[a]'}" in out
+
+
+def test_fewer_rounds_than_there_are_change_nothing(run):
+    before = (run / "federation.toml").read_text()
+    succeed("train", run, "--rounds", "1")
+    assert (run / "federation.toml").read_text() == before
+
+
+def test_status_while_a_commit_moves_files(run):
+    """Files vanish under the reader's eyes; staging is not counted."""
+    (run / "staging/1").mkdir(parents=True)
+    (run / "staging/1/shared.safetensors").write_bytes(b"x" * 1000)
+    before = json.loads(succeed("status", run, "--json"))["bytes"]["total"]
+    shutil.rmtree(run / "staging")
+    assert json.loads(succeed("status", run, "--json"))["bytes"]["total"] == before
+
+
+def test_the_processes_engine_through_the_command_line(run, tmp_path):
+    options = ["--config", run / "federation.toml", "--engine", "processes", "--workers", "2"]
+    succeed("train", tmp_path / "r", *options)
+    assert tensor_digests(tmp_path / "r") == tensor_digests(run)
+
+
+def test_ctrl_c_while_workers_work_leaves_none_behind(tmp_path):
+    run = tmp_path / "run"
+    process = start_training(run, "--rounds", "100000", "--engine", "processes", "--workers", "2")
+    wait_for_rounds(run, 2)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True)
+    assert children.stdout == ""
+
+
+@pytest.mark.parametrize("word", ["data", "model"])
+def test_own_is_no_choice_of_the_command_line(word, tmp_path):
+    assert "given in Python" in refuse("train", tmp_path / "run", f"--{word}", "own")

@@ -178,6 +178,75 @@ def test_a_model_that_does_not_fit_the_classes_is_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_models_that_cannot_work_are_refused_with_a_sentence(tmp_path):
+    with pytest.raises(PfedulError, match="Give a function that makes the model"):
+        create(tmp_path / "run", model=WithNorm())
+    with pytest.raises(PfedulError, match="must return one tensor"):
+        create(tmp_path / "run", model=Pair)
+    with pytest.raises(PfedulError, match="cannot be trained on a single sample"):
+        create(tmp_path / "run", batch_size=1)
+    with pytest.raises(PfedulError, match="can never be met"):
+        create(tmp_path / "run", min_replies=4)
+
+
+class Pair(WithNorm):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+@pytest.mark.parametrize("frozen", ["body", "head"])
+def test_a_part_that_its_author_froze_is_not_trained(frozen, tmp_path):
+    def model():
+        made = WithNorm()
+        getattr(made, frozen).requires_grad_(False)
+        return made
+
+    with create(tmp_path / "run", model=model, personalization="fedrep") as federation:
+        before = {**federation.shared, **federation.personal("c0")}
+        federation.train()
+        after = {**federation.shared, **federation.personal("c0")}
+    weight = "body.0.weight" if frozen == "body" else "head.weight"
+    other = "head.weight" if frozen == "body" else "body.0.weight"
+    assert torch.equal(before[weight], after[weight])
+    assert not torch.equal(before[other], after[other])
+
+
+def test_a_model_in_double_precision(tmp_path):
+    def model():
+        return WithNorm().double()
+
+    data = client_data()
+    run = tmp_path / "run"
+    with Federation.create(run, data=data, model=model, **QUICK) as federation:
+        federation.train()
+        assert federation.shared["body.0.weight"].dtype == torch.float64
+    Federation.open(run, data=data, model=model).close()
+    with pytest.raises(PfedulError, match="model is not the one"):
+        Federation.open(run, data=data, model=WithNorm)
+
+
+def test_another_personal_part_is_noticed(tmp_path):
+    create(tmp_path / "run").close()
+    with pytest.raises(PfedulError, match="'head"):
+        Federation.open(tmp_path / "run", data=client_data(), model=lambda: WithNorm(classes=5))
+
+
+def test_settings_reach_what_they_are_for(tmp_path):
+    with (
+        create(tmp_path / "bound", max_update_norm=1e-9) as federation,
+        pytest.raises(PfedulError, match="update norm"),
+    ):
+        federation.train()
+    digests = []
+    for decay in (0.0, 0.5):
+        with create(tmp_path / f"decay{decay}", weight_decay=decay) as federation:
+            federation.train()
+        digests.append(tensor_digests(tmp_path / f"decay{decay}"))
+    assert digests[0] != digests[1]
+    with pytest.raises(PfedulError, match="fewer than 100"):
+        Federation.create(tmp_path / "small", clients=20, min_samples=100)
+
+
 def test_fedbn_without_batch_normalisation_is_refused(tmp_path):
     with pytest.raises(PfedulError, match="BatchNorm"):
         Federation.create(tmp_path / "run", model="mlp", personalization="fedbn")

@@ -2,7 +2,7 @@
 
 import torch
 
-from pfedul.randomness import derive_seed, numpy_generator, torch_stream
+from pfedul.randomness import derive_seed, numpy_generator, random_stream
 
 
 def test_every_part_of_the_place_counts():
@@ -18,12 +18,12 @@ def test_seeds_are_the_same_in_every_version():
 
 def test_a_stream_is_repeatable_and_leaves_the_callers_alone():
     torch.manual_seed(1)
-    with torch_stream(0, "test"):
+    with random_stream(0, "test"):
         first = torch.rand(2)
     after = torch.rand(1)
     torch.manual_seed(1)
     assert torch.equal(after, torch.rand(1))
-    with torch_stream(0, "test"):
+    with random_stream(0, "test"):
         assert torch.equal(first, torch.rand(2))
 
 

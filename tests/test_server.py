@@ -80,6 +80,13 @@ def test_equal_replies_come_out_bit_for_bit():
         ({"personal": {"h": torch.tensor([math.inf, -math.inf, 1])}}, "not finite"),
         ({"metrics": {"loss": math.nan}}, "loss is not finite"),
         ({"metrics": {}}, "loss is not finite"),
+        ({"metrics": {"loss": "low"}}, "cannot be read"),
+        ({"metrics": None}, "cannot be read"),
+        ({"samples": 1.0}, "reports 1.0 samples"),
+        ({"samples": True}, "reports True samples"),
+        ({"personal": {"h": None}}, "cannot be read"),
+        ({"personal": {"h": torch.ones(3).to_sparse()}}, "not an ordinary tensor"),
+        ({"personal": {"h": torch.ones(3, device="meta")}}, "not an ordinary tensor"),
     ],
 )
 def test_a_bad_reply_touches_nothing_and_is_named(changes, reason):
@@ -92,16 +99,38 @@ def test_a_bad_reply_touches_nothing_and_is_named(changes, reason):
 
 def test_shared_tensors_that_are_not_finite_are_refused():
     shared = {**reply("a").shared, "w": torch.tensor([1.0, math.nan])}
-    assert "'w'" in check_reply(reply("a", shared=shared), RULES, SHARED)[0]
+    assert "'w'" in check_reply(reply("a", shared=shared), RULES, SHARED, "a")[0]
 
 
 def test_large_finite_values_are_not_taken_for_infinite():
     big = {**reply("a").shared, "w": torch.full((2,), 3e38)}
-    assert check_reply(reply("a", shared=big), RULES, SHARED)[0] is None
+    assert check_reply(reply("a", shared=big), RULES, SHARED, "a")[0] is None
+
+
+def test_a_reply_counts_once_and_only_for_the_client_that_was_asked():
+    class Impostor(Scripted):
+        def run(self, *arguments):
+            for item in super().run(*arguments):
+                yield replace(item, client="b", samples=3)
+
+    engine = Impostor(reply("a"), reply("b"))
+    result = run_round(engine, 1, ["a", "b"], SHARED, lambda _: None, RULES, lambda _: None)
+    assert [item.client for item in result.accepted] == ["b"]
+    assert [(item.client, item.reason) for item in result.refused] == [
+        ("a", "the reply is in the name of b")
+    ]
+
+
+def test_an_update_too_long_to_measure_is_refused():
+    shared = {"w": torch.full((2,), 1e308, dtype=torch.float64)}
+    rules = replace(RULES, shared=shared, personal={}, parameters=frozenset({"w"}))
+    far = reply("a", shared={"w": -shared["w"]}, personal={})
+    reason, _ = check_reply(far, rules, shared, "a")
+    assert reason == "the norm of its update is not finite"
 
 
 def test_an_unknown_client_is_refused():
-    reason, _ = check_reply(replace(reply("a"), client="mallory"), RULES, SHARED)
+    reason, _ = check_reply(replace(reply("a"), client="mallory"), RULES, SHARED, "a")
     assert reason == "this client is not part of the federation"
 
 

@@ -1,7 +1,9 @@
 """The run folder: commits that are all or nothing, locks, damage, and real kills."""
 
+import fcntl
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import torch
 
 from pfedul import PfedulError
 from pfedul.ledger import Ledger, insert
+from pfedul.status import read_status
 from pfedul.store import SHARED_FILE, Store
 from pfedul.tensorfile import encode, read_file
 from toys import client_data, create, reopen, tensor_digests
@@ -103,6 +106,154 @@ def test_ctrl_c_keeps_whole_rounds_and_drops_the_broken_one(start, uninterrupted
         assert federation.rounds == 2
         federation.train()
     assert tensor_digests(tmp_path / "run") == uninterrupted
+
+
+def test_any_error_keeps_whole_rounds(start, tmp_path):
+    shutil.copytree(start, tmp_path / "run")
+
+    def fail(progress):
+        if progress.round == 3:
+            raise ZeroDivisionError
+
+    federation = reopen(tmp_path / "run", checkpoint_every=100)
+    with pytest.raises(ZeroDivisionError):
+        federation.train(progress=fail)
+    federation.close()
+    with reopen(tmp_path / "run") as federation:
+        assert federation.rounds == 2
+
+
+def test_ctrl_c_inside_a_commit_takes_effect_after_it(start, uninterrupted, tmp_path, monkeypatch):
+    shutil.copytree(start, tmp_path / "run")
+    write, sent = Ledger.write, []
+
+    def write_and_interrupt(ledger, statements):
+        if not sent:
+            sent.append(signal.raise_signal(signal.SIGINT))
+        write(ledger, statements)
+
+    monkeypatch.setattr(Ledger, "write", write_and_interrupt)
+    with reopen(tmp_path / "run") as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.train()
+        assert federation.rounds == 1
+        federation.train()
+    assert tensor_digests(tmp_path / "run") == uninterrupted
+
+
+def test_a_run_does_not_move_when_the_process_changes_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    with create(Path("run"), rounds=1) as federation:
+        monkeypatch.chdir(tmp_path / "b")
+        federation.train()
+    assert list((tmp_path / "b").iterdir()) == []
+    reopen(tmp_path / "a/run").close()
+
+
+def test_a_failed_opening_lets_go_of_the_lock(start, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(start, run)
+    content = (run / SHARED_FILE).read_bytes()
+    (run / SHARED_FILE).write_bytes(b"")
+    with pytest.raises(PfedulError) as kept:
+        reopen(run)
+    (run / SHARED_FILE).write_bytes(content)
+    reopen(run).close()
+    assert kept.value is not None
+
+
+def test_settings_changed_by_hand_are_noticed(start, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(start, run)
+    file = run / "federation.toml"
+    file.write_text(file.read_text().replace("lr = 0.01", "lr = 0.5"))
+    with pytest.raises(PfedulError, match="changed by hand"):
+        reopen(run)
+
+
+def test_a_symbolic_link_leads_to_the_run(start, tmp_path):
+    shutil.copytree(start, tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    reopen(tmp_path / "link").close()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "new").symlink_to(tmp_path / "empty")
+    create(tmp_path / "new").close()
+    assert (tmp_path / "empty/ledger.db").is_file()
+
+
+def test_what_a_killed_creation_left_is_swept_away(tmp_path):
+    draft = tmp_path / ".run.abandoned"
+    draft.mkdir()
+    (draft / "lock").write_text("1")
+    create(tmp_path / "run").close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path):
+    draft = tmp_path / ".run.busy"
+    draft.mkdir()
+    with (draft / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        create(tmp_path / "run").close()
+        assert draft.is_dir()
+
+
+def test_the_loser_of_a_race_to_create_is_told(tmp_path, monkeypatch):
+    def lose(draft, path):
+        create_by_another(path)
+        return rename(draft, path)
+
+    rename, calls = Path.rename, []
+
+    def create_by_another(path):
+        if not calls:
+            calls.append(path)
+            path.mkdir()
+            (path / "ledger.db").touch()
+
+    monkeypatch.setattr(Path, "rename", lose)
+    with pytest.raises(PfedulError, match="already holds a run"):
+        create(tmp_path / "run")
+
+
+def test_the_working_folder_itself_cannot_become_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PfedulError, match="a folder of its own"):
+        create(Path("."))
+
+
+def test_a_journal_that_a_kill_left_is_rolled_back_by_a_reader(start, tmp_path):
+    """A hot journal, made by a process that is killed inside its transaction."""
+    run = tmp_path / "run"
+    shutil.copytree(start, run)
+    script = f"""
+import os, signal, sqlite3
+database = sqlite3.connect({str(run / "ledger.db")!r}, isolation_level=None)
+database.execute("PRAGMA cache_size = 1")
+database.execute("BEGIN IMMEDIATE")
+for number in range(2000):
+    database.execute("INSERT INTO meta VALUES (?, ?)", (str(number), "x" * 500))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script], check=False)
+    assert (run / "ledger.db-journal").is_file()
+    assert read_status(run)["rounds"] == 0
+    assert not (run / "ledger.db-journal").exists()
+
+
+def test_a_ledger_that_another_program_holds_gives_a_sentence(start, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(start, run)
+    ledger = Ledger(run / "ledger.db")
+    ledger._db.execute("PRAGMA busy_timeout = 10")
+    other = sqlite3.connect(run / "ledger.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(PfedulError, match="cannot be written"):
+        ledger.write([insert("meta", key="a", value="b")])
+    other.close()
+    ledger.close()
 
 
 def test_a_second_process_is_refused(start):

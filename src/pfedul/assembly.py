@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import torch
 from torch import nn
 
 from pfedul.client import Workbench
-from pfedul.data import FederatedData, load_clients, own_clients
+from pfedul.data import ClientData, FederatedData, load_clients, own_clients
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.randomness import torch_stream
+from pfedul.randomness import random_stream
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
 
@@ -51,7 +52,9 @@ def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | 
     personalization, options = PERSONALIZATIONS.parse(settings.personalization)
     build = partial(build_initial, factory, settings.seed)
     model = build()
+    data = in_type_of(model, data)
     _check_output(model, data)
+    _check_single_samples(model, data, settings.batch_size)
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
     training = settings.training
@@ -60,10 +63,40 @@ def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | 
     )
 
 
+def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
+    """The data as numbers of the type that the model computes with."""
+    kinds = [p.dtype for p in model.parameters() if p.is_floating_point()]
+    wanted = kinds[0] if kinds else torch.get_default_dtype()
+    clients = {
+        name: ClientData(parts.train.as_type(wanted), parts.test.as_type(wanted))
+        for name, parts in data.clients.items()
+    }
+    return replace(data, clients=clients)
+
+
+@torch.no_grad()
+def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int) -> None:
+    """Batch normalisation cannot train on one sample; better said now than in a round."""
+    smallest = min(data.clients, key=lambda name: len(data.clients[name].train))
+    if batch_size > 1 and len(data.clients[smallest].train) > 1:
+        return
+    model.train()
+    try:
+        model(data.clients[smallest].train.batch(torch.zeros(1, dtype=torch.int64))[0])
+    except ValueError as error:
+        raise PfedulError(
+            f"The model cannot be trained on a single sample ({error}); "
+            f"use a larger --batch-size, and leave out clients with one sample."
+        ) from None
+
+
 def build_initial(factory: ModelFactory, seed: int) -> nn.Module:
     """The model as it is before training: the same for the same seed."""
-    with torch_stream(seed, "init"):
-        model = factory()
+    try:
+        with random_stream(seed, "init"):
+            model = factory()
+    except (RuntimeError, MemoryError) as error:
+        raise PfedulError(f"The model cannot be built: {error}") from error
     if not isinstance(model, nn.Module):
         raise PfedulError(
             f"The model factory returned {type(model).__name__}, not a torch.nn.Module."
@@ -81,7 +114,21 @@ def _model_factory(
             "This run was made with a model given in Python; open it there, with "
             "Federation.open(run, model=...)."
         )
+    if isinstance(own, nn.Module):
+        raise PfedulError(
+            "Give a function that makes the model, such as model=lambda: Net(), not a model: "
+            "every process needs one of its own."
+        )
     return own
+
+
+def check_enough_clients(settings: Settings, bench: Workbench) -> None:
+    """Refuse a run none of whose rounds could ever be committed."""
+    asked = max(1, round(settings.participation * len(bench.data)))
+    if settings.min_replies > asked:
+        raise PfedulError(
+            f"--min-replies {settings.min_replies} can never be met: a round asks {asked} clients."
+        )
 
 
 def input_shape(data: FederatedData) -> tuple[int, ...]:
@@ -105,6 +152,10 @@ def _check_output(model: nn.Module, data: FederatedData) -> None:
         raise PfedulError(
             f"The model cannot be applied to samples of shape {shape}: {error}"
         ) from error
+    if not isinstance(output, torch.Tensor):
+        raise PfedulError(
+            f"The model returns {type(output).__name__}; it must return one tensor of logits."
+        )
     if output.ndim != 2 or output.shape[1] < data.classes:
         raise PfedulError(
             f"The model's output of shape {tuple(output.shape[1:])} does not fit the "

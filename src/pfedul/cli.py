@@ -30,13 +30,16 @@ INTERRUPTED = 130
 
 
 class SentenceErrors(click.Group):
-    """A user's mistake is one sentence on stderr and a non-zero exit."""
+    """A user's mistake is one sentence on stderr and a non-zero exit; so is an interruption."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PfedulError as error:
             raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted; everything that was finished is saved.", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 def _example(text: str) -> Callable[[Any], Any]:
@@ -106,10 +109,10 @@ def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None
     """
     asked = read_toml(config) if config else {}
     asked |= _given(options)
-    with _open_or_create(run, asked, config) as federation, show.training_bar(as_json) as report:
+    with _open_or_create(run, asked, config) as federation, show.training_bar() as report:
         before = federation.rounds
         try:
-            federation.train(progress=report)
+            federation.train(asked.get("rounds"), report)
         except KeyboardInterrupt:
             report.stop()
             _stop_after(federation.rounds, run)
@@ -121,7 +124,8 @@ def _open_or_create(run: Path, asked: dict[str, Any], config: Path | None) -> Fe
     if (run / LEDGER_FILE).is_file():
         merge(read_settings(run), asked)
         with show.waiting("Opening the run"):
-            return Federation.open(run, **changeable(asked))
+            later = {key: value for key, value in changeable(asked).items() if key != "rounds"}
+            return Federation.open(run, **later)
     with show.waiting(f"Loading {settings.data}"):
         federation = Federation.create(run, **asked)
     for warning in federation.warnings:
@@ -130,10 +134,8 @@ def _open_or_create(run: Path, asked: dict[str, Any], config: Path | None) -> Fe
 
 
 def _stop_after(rounds: int, run: Path) -> NoReturn:
-    click.echo(
-        f"Stopped after round {rounds}, which is saved; 'pfedul train {run}' goes on from there.",
-        err=True,
-    )
+    saved = f"after round {rounds}, which is saved" if rounds else "before a round was finished"
+    click.echo(f"Stopped {saved}; 'pfedul train {run}' goes on from there.", err=True)
     sys.exit(INTERRUPTED)
 
 
@@ -276,7 +278,7 @@ def forget(
             _inspect_targets(federation, clients, False, None, as_json, _given(options))
             return
         _confirm(clients, yes)
-        with show_removal.stages(as_json) as on_stage:
+        with show_removal.stages() as on_stage:
             outcome = federation.forget(*clients, away=away, on_stage=on_stage, **_given(options))
     found = outcome.as_json()
     if as_json:

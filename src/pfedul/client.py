@@ -21,7 +21,7 @@ from pfedul.data.samples import ClientData, Samples
 from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import prepare
-from pfedul.randomness import torch_stream
+from pfedul.randomness import random_stream
 from pfedul.records.exact import exact_fisher
 from pfedul.split import Split
 from pfedul.tensors import Tensors, load_tensors
@@ -42,6 +42,25 @@ class Workbench:
     training: LocalTraining
     data: Mapping[str, ClientData]
     seed: int
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A model that tasks may write on, and its buffers that no state dict holds.
+
+    Those are put back before each task, so that nothing passes between clients.
+    """
+
+    model: nn.Module
+    hidden: Tensors
+
+
+def scratch_of(bench: Workbench) -> Scratch:
+    """A fresh model to work on."""
+    model = bench.build_model()
+    known = model.state_dict()
+    buffers = dict(model.named_buffers())
+    return Scratch(model, {name: b.clone() for name, b in buffers.items() if name not in known})
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,7 @@ class Reply:
 
 def perform(
     bench: Workbench,
-    model: nn.Module,
+    scratch: Scratch,
     task: Task,
     client: str,
     shared: Tensors,
@@ -81,12 +100,21 @@ def perform(
 ) -> Reply:
     """Do a task for one client, with its cost on the reply."""
     wall, cpu = time.perf_counter(), time.process_time()
-    with one_thread(), torch_stream(bench.seed, task.action, task.number, client):
+    _put_back(scratch)
+    model = scratch.model
+    with one_thread(), random_stream(bench.seed, task.action, task.number, client):
         reply = ACTIONS[task.action](
             bench, task, _job(bench, model, task, client, shared, personal)
         )
     spent = time.perf_counter() - wall, time.process_time() - cpu
     return replace(reply, seconds=spent[0], cpu_seconds=spent[1])
+
+
+@torch.no_grad()
+def _put_back(scratch: Scratch) -> None:
+    buffers = dict(scratch.model.named_buffers())
+    for name, tensor in scratch.hidden.items():
+        buffers[name].copy_(tensor)
 
 
 def _job(

@@ -10,16 +10,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import torch
+from torch import Tensor
+
 from pfedul.admission import admit
-from pfedul.assembly import ModelFactory, OwnData, assemble, load_data
+from pfedul.assembly import (
+    ModelFactory,
+    OwnData,
+    assemble,
+    check_enough_clients,
+    load_data,
+)
 from pfedul.client import Reply, Task, Workbench
-from pfedul.data import ClientData, FederatedData, fingerprint
+from pfedul.data import ClientData, fingerprint
 from pfedul.engine import Engine, start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
 from pfedul.ledger import Statement
 from pfedul.records.stored import FisherRecorder
-from pfedul.rows import client_row, evaluation_rows, refusal_rows, round_rows, run_rows
+from pfedul.rows import (
+    client_row,
+    evaluation_rows,
+    refusal_rows,
+    round_rows,
+    run_rows,
+    settings_digest,
+    settings_row,
+)
 from pfedul.server import RoundResult, Rules, TooFewReplies, choose_clients, run_round
 from pfedul.settings import OWN, Settings, from_mapping, merge, read_toml, write_toml
 from pfedul.store import (
@@ -107,18 +124,17 @@ class Federation:
         or is a function without arguments that returns an `nn.Module`. The other
         settings are those of `pfedul train`: `personalization="ditto"`, `lr=0.05`, ...
         """
-        refuse_unusable(Path(run))
+        path = absolute(run)
+        refuse_unusable(path)
         own_data = None if isinstance(data, str) else data
         own_model = None if isinstance(model, str) else model
-        names = {
-            "data": data if isinstance(data, str) else OWN,
-            "model": model if isinstance(model, str) else OWN,
-        }
+        names = {"data": named(data), "model": named(model)}
         chosen = from_mapping({**names, **settings}, "Federation.create")
         loaded = load_data(chosen, own_data)
         bench = assemble(chosen, loaded, own_model)
-        tensors, rows = _first_state(bench), _first_rows(bench)
-        store = Store.create(Path(run), write_toml(chosen), tensors, rows)
+        check_enough_clients(chosen, bench)
+        tensors, rows = _first_state(bench), [*_first_rows(bench), settings_row(chosen)]
+        store = Store.create(path, write_toml(chosen), tensors, rows)
         return cls(store, chosen, bench, loaded.warnings)
 
     @classmethod
@@ -135,15 +151,16 @@ class Federation:
         Data and model that were given in Python are given again. `later` holds
         settings that may change: `engine`, `workers`, `checkpoint_every`, ...
         """
-        path = Path(run)
+        path = absolute(run)
         require_run(path)
         stored = read_settings(path)
         settings = merge(stored, later)
         store = Store.open(path)
         try:
+            _check_same_settings(store, stored)
             loaded = load_data(settings, data)
             bench = assemble(settings, loaded, model)
-            _check_same_federation(store, bench, loaded)
+            _check_same_federation(store, bench)
             if settings != stored:
                 store.write_settings(write_toml(settings))
             return cls(store, settings, bench, loaded.warnings)
@@ -160,16 +177,14 @@ class Federation:
         self._refuse_while_pending()
         self._remember_rounds(rounds)
         report = progress or (lambda _: None)
-        while self.rounds < self.settings.rounds:
-            try:
+        try:
+            while self.rounds < self.settings.rounds:
                 self._one_round(report)
-            except (PfedulError, KeyboardInterrupt):
-                self.store.drop()
-                self.store.commit()
-                raise
-            if self.rounds % self.settings.checkpoint_every == 0:
-                self.store.commit()
-        self.store.commit()
+                if self.rounds % self.settings.checkpoint_every == 0:
+                    self.store.commit()
+        finally:
+            self.store.drop()
+            self.store.commit()
 
     def evaluate(self) -> Evaluation:
         """Each client's accuracy with its personal model on its own test samples, now."""
@@ -261,7 +276,7 @@ class Federation:
             )
 
     def _remember_rounds(self, rounds: int | None) -> None:
-        if rounds is not None and rounds != self.settings.rounds:
+        if rounds is not None and rounds > self.rounds and rounds != self.settings.rounds:
             self.settings = replace(self.settings, rounds=rounds)
             self.store.write_settings(write_toml(self.settings))
 
@@ -396,6 +411,18 @@ class Federation:
         return self.store.locate(personal_file(client))
 
 
+def absolute(run: str | Path) -> Path:
+    """A path that stays the same when the process changes its folder or a link its target."""
+    return Path(run).resolve()
+
+
+def named(choice: object) -> str:
+    """How a choice stands in the settings; what is given in Python has no name of its own."""
+    if choice == OWN:
+        raise PfedulError(f"'{OWN}' stands for data or a model given in Python; give them there.")
+    return choice if isinstance(choice, str) else OWN
+
+
 def read_settings(path: Path) -> Settings:
     """The settings of the run in this folder."""
     file = path / SETTINGS_FILE
@@ -420,20 +447,41 @@ def _first_rows(bench: Workbench) -> list[Statement]:
     return run_rows() + [client_row(name, parts, 0) for name, parts in bench.data.items()]
 
 
-def _check_same_federation(store: Store, bench: Workbench, data: FederatedData) -> None:
+def _check_same_federation(store: Store, bench: Workbench) -> None:
     """Going on with other data or another model would be another run."""
-    for row in store.ledger.rows("SELECT * FROM clients WHERE status = 'active'"):
-        parts = data.clients.get(row["client"])
-        if parts is None or fingerprint(parts) != row["data_sha256"]:
+    active = store.ledger.rows("SELECT * FROM clients WHERE status = 'active' ORDER BY client")
+    parts = {SHARED_FILE: bench.split.shared}
+    if bench.split.personal and active:
+        parts[personal_file(active[0]["client"])] = bench.split.personal
+    state = bench.build_model().state_dict()
+    for file, names in parts.items():
+        _check_same_tensors(store.read(file), {name: state[name] for name in names})
+    for row in active:
+        held = bench.data.get(row["client"])
+        if held is None or fingerprint(held) != row["data_sha256"]:
             raise PfedulError(
                 f"The data of client '{row['client']}' are not those that this run was made with; "
                 "give the same data, or start another run."
             )
-    shared = store.read(SHARED_FILE)
-    model = bench.build_model().state_dict()
-    for name in shared.keys() | set(bench.split.shared):
-        if name not in shared or name not in model or shared[name].shape != model[name].shape:
+
+
+def _check_same_tensors(stored: Tensors, wanted: Tensors) -> None:
+    for name in sorted(stored.keys() | wanted.keys()):
+        same = name in stored and name in wanted
+        if not same or _form(stored[name]) != _form(wanted[name]):
             raise PfedulError(
                 f"The model is not the one that this run was made with (tensor '{name}'); "
                 "give the same model, or start another run."
             )
+
+
+def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
+    return tensor.shape, tensor.dtype
+
+
+def _check_same_settings(store: Store, stored: Settings) -> None:
+    if store.ledger.meta("settings_sha256") != settings_digest(stored):
+        raise PfedulError(
+            f"{store.path / SETTINGS_FILE} was changed by hand in a way that makes it another "
+            "run; put it back, or start another run with --config."
+        )

@@ -7,8 +7,10 @@ write-ahead log outlives a commit.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,19 +73,8 @@ class Ledger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        mode = "ro" if read_only else "rw"
         try:
-            self._db = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                timeout=30,
-                isolation_level=None,
-            )
-            self._db.row_factory = sqlite3.Row
-            if not read_only:
-                self._db.execute("PRAGMA journal_mode = DELETE")
-                self._db.execute("PRAGMA synchronous = FULL")
-                self._db.execute("PRAGMA secure_delete = ON")
+            self._db = _connect(path, read_only)
             found = self.meta("format")
         except sqlite3.Error as error:
             raise PfedulError(f"{path} is not a readable pfedul ledger ({error}).") from None
@@ -104,13 +95,19 @@ class Ledger:
 
     def write(self, statements: Iterable[Statement]) -> None:
         """All of the statements, durably, or none of them."""
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             for sql, values in statements:
                 self._db.execute(sql, values)
             self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                raise PfedulError(
+                    f"The ledger {self.path} cannot be written ({error}); "
+                    "nothing that was committed is lost."
+                ) from None
             raise
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
@@ -129,3 +126,19 @@ class Ledger:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
+    # Opened for writing even by readers: a process that was killed in a transaction
+    # leaves a journal, and whoever comes next must be able to roll it back.
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    address = f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}"
+    database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
+    database.row_factory = sqlite3.Row
+    if read_only:
+        database.execute("PRAGMA query_only = ON")
+    else:
+        database.execute("PRAGMA journal_mode = DELETE")
+        database.execute("PRAGMA synchronous = EXTRA")
+        database.execute("PRAGMA secure_delete = ON")
+    return database

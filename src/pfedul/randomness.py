@@ -9,6 +9,7 @@ never interrupted.
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,11 +35,20 @@ def numpy_generator(seed: int, purpose: str, *place: int | str) -> np.random.Gen
 
 
 @contextmanager
-def torch_stream(seed: int, purpose: str, *place: int | str) -> Iterator[None]:
-    """Within the block torch draws (shuffles, dropout, initial weights) come from one stream.
+def random_stream(seed: int, purpose: str, *place: int | str) -> Iterator[None]:
+    """Within the block all draws come from one stream: torch's, numpy's and Python's own.
 
-    The caller's own torch stream is as it was after the block.
+    torch draws shuffles, dropout and initial weights; the others are for users'
+    datasets and models. The caller's streams are as they were after the block.
     """
+    place_seed = derive_seed(seed, purpose, *place)
+    python, legacy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, purpose, *place))
-        yield
+        torch.manual_seed(place_seed)
+        random.seed(place_seed)
+        np.random.seed(place_seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 
 from pfedul.data import ClientData, fingerprint
 from pfedul.evaluation import Evaluation
 from pfedul.ledger import Statement, insert
 from pfedul.server import Refusal, RoundResult
+from pfedul.settings import Settings
+from pfedul.tensorfile import digest
 from pfedul.version import __version__
 
 
@@ -23,6 +27,21 @@ def run_rows() -> list[Statement]:
         insert("meta", key="created_at", value=now()),
         insert("meta", key="pfedul", value=__version__),
     ]
+
+
+def settings_row(settings: Settings) -> Statement:
+    """What may not change, so that a configuration edited by hand is noticed."""
+    return insert("meta", key="settings_sha256", value=settings_digest(settings))
+
+
+def settings_digest(settings: Settings) -> str:
+    """SHA-256 of the settings that a later call may not change."""
+    fixed = {
+        spec.name: getattr(settings, spec.name)
+        for spec in fields(settings)
+        if not spec.metadata["later"]
+    }
+    return digest(json.dumps(fixed, sort_keys=True).encode())
 
 
 def client_row(client: str, data: ClientData, joined_round: int) -> Statement:

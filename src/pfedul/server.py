@@ -75,10 +75,11 @@ class TooFewReplies(PfedulError):
     def __init__(self, number: int, asked: int, refused: Sequence[Refusal], needed: int) -> None:
         self.number = number
         self.refused = tuple(refused)
-        worst = f"{refused[0].client}: {refused[0].reason}" if refused else "no client replied"
+        worst = f"{refused[0].client}: {refused[0].reason}" if refused else "none was refused"
         super().__init__(
             f"Round {number} was not committed: {asked - len(refused)} of {asked} replies were "
-            f"usable and {needed} are needed ({worst}); a lower --lr or --min-replies may help."
+            f"usable and {needed} are needed ({worst}); go on with a lower --min-replies, "
+            "or start another run with a lower --lr."
         )
 
 
@@ -114,17 +115,19 @@ def run_round(
     mean = StreamingMean(shared)
     task = Task("fit", number, epochs)
     with closing(engine.run(task, order, shared, locate_personal)) as replies:
-        for reply in replies:
-            reason, norm = check_reply(reply, rules, shared)
+        for client, reply in zip(order, replies, strict=True):
+            reason, norm = check_reply(reply, rules, shared, client)
             if reason is None:
                 mean.add(reply.shared, reply.samples)
                 keep(reply)
                 result.accepted.append(_accepted(reply, norm))
             else:
-                result.refused.append(Refusal(reply.client, reason))
+                result.refused.append(Refusal(client, reason))
     if len(result.accepted) < max(1, rules.min_replies):
         raise TooFewReplies(number, len(order), result.refused, max(1, rules.min_replies))
     result.shared = mean.result()
+    if not all(_is_finite(tensor) for tensor in result.shared.values()):
+        raise PfedulError(f"Round {number} was not committed: the mean of its replies overflows.")
     return result
 
 
@@ -133,36 +136,53 @@ def _accepted(reply: Reply, norm: float) -> Accepted:
     return Accepted(reply.client, reply.samples, loss, norm, reply.cpu_seconds)
 
 
-def check_reply(reply: Reply, rules: Rules, shared: Tensors) -> tuple[str | None, float]:
-    """Why a reply must be refused (None if it need not be), and the norm of its update."""
-    reason = (
-        _check_samples(reply, rules)
-        or _check_layout("shared", reply.shared, rules.shared)
-        or _check_layout("personal", reply.personal, rules.personal)
-        or _check_finite(reply)
-    )
-    if reason is not None:
-        return reason, math.nan
-    norm = update_norm(shared, reply.shared, rules.parameters)
+def check_reply(
+    reply: Reply, rules: Rules, shared: Tensors, asked: str
+) -> tuple[str | None, float]:
+    """Why a reply must be refused (None if it need not be), and the norm of its update.
+
+    A reply can be anything at all, so whatever goes wrong in looking at it is a reason.
+    """
+    try:
+        reason = (
+            _check_sender(reply, rules, asked)
+            or _check_layout("shared", reply.shared, rules.shared)
+            or _check_layout("personal", reply.personal, rules.personal)
+            or _check_finite(reply)
+        )
+        norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
+        return reason or _check_norm(norm, rules), norm
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})", math.nan
+
+
+def check_personal(reply: Reply, rules: Rules, asked: str) -> str | None:
+    """Why a reply that brings no update must be refused, if it must be."""
+    try:
+        return (
+            _check_sender(reply, rules, asked)
+            or _check_layout("personal", reply.personal, rules.personal)
+            or _check_finite(reply)
+        )
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})"
+
+
+def _check_norm(norm: float, rules: Rules) -> str | None:
+    if not math.isfinite(norm):
+        return "the norm of its update is not finite"
     if rules.max_update_norm is not None and norm > rules.max_update_norm:
-        return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}", norm
-    return None, norm
+        return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}"
+    return None
 
 
-def check_personal(reply: Reply, rules: Rules) -> str | None:
-    """Why a reply that brings only personal tensors must be refused, if it must be."""
-    return (
-        _check_samples(reply, rules)
-        or _check_layout("personal", reply.personal, rules.personal)
-        or _check_finite(reply)
-    )
-
-
-def _check_samples(reply: Reply, rules: Rules) -> str | None:
+def _check_sender(reply: Reply, rules: Rules, asked: str) -> str | None:
     known = rules.samples.get(reply.client)
     if known is None:
         return "this client is not part of the federation"
-    if reply.samples != known or isinstance(reply.samples, bool):
+    if reply.client != asked:
+        return f"the reply is in the name of {reply.client}"
+    if type(reply.samples) is not int or reply.samples != known:
         return f"reports {reply.samples} samples where {known} are registered"
     return None
 
@@ -176,6 +196,8 @@ def _check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str 
             return f"{part} tensor '{name}' has shape {tuple(got[name].shape)}"
         if got[name].dtype != tensor.dtype:
             return f"{part} tensor '{name}' has type {got[name].dtype}"
+        if got[name].layout != torch.strided or got[name].device.type != "cpu":
+            return f"{part} tensor '{name}' is not an ordinary tensor in memory"
     return None
 
 

@@ -65,7 +65,9 @@ class Settings:
     participation: float = option(
         1.0, "Share of the clients that takes part in a round.", above=0, at_most=1
     )
-    min_replies: int = option(1, "A round with fewer usable replies is not committed.", at_least=1)
+    min_replies: int = option(
+        1, "A round with fewer usable replies is not committed.", at_least=1, later=True
+    )
     max_update_norm: float | None = option(
         None, "Refuse updates longer than this (Euclidean, over parameters).", above=0
     )
@@ -123,6 +125,7 @@ def write_toml(settings: Settings) -> str:
 
 def merge(stored: Settings, asked: dict[str, Any]) -> Settings:
     """A run's settings with what a later call may change; anything else must agree."""
+    refuse_unknown(Settings, asked, "the options")
     wanted = replace(stored, **asked)
     for spec in fields(Settings):
         before, after = getattr(stored, spec.name), getattr(wanted, spec.name)

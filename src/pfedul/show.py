@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,9 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
 from pfedul.evaluation import Evaluation
 from pfedul.federation import Progress
+
+for stream in (sys.stdout, sys.stderr):
+    if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a bar shows a mark
+        stream.reconfigure(errors="replace")
 
 console = Console(highlight=False)
 error_console = Console(stderr=True, highlight=False)
@@ -26,7 +33,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 def line(text: str) -> None:
     """A line of results; long ones are left to the terminal to wrap."""
-    console.print(text, soft_wrap=True)
+    console.print(text, soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -74,7 +81,7 @@ class TrainingBar:
 
 
 @contextmanager
-def training_bar(quiet: bool) -> Iterator[TrainingBar]:
+def training_bar() -> Iterator[TrainingBar]:
     """A bar over all client replies of all rounds, with the time left."""
     columns = (
         TextColumn("{task.description}"),
@@ -84,8 +91,8 @@ def training_bar(quiet: bool) -> Iterator[TrainingBar]:
         TextColumn("{task.fields[figures]}"),
     )
     plain = not error_console.is_terminal
-    with Bar(*columns, console=error_console, disable=quiet or plain) as bar:
-        yield TrainingBar(bar, plain and not quiet)
+    with Bar(*columns, console=error_console, disable=plain) as bar:
+        yield TrainingBar(bar, plain)
 
 
 def trained(found: dict[str, Any], before: int) -> None:
@@ -106,7 +113,7 @@ def status(found: dict[str, Any]) -> None:
     """The state of a run, for people."""
     active = [client for client in found["clients"] if client["status"] == "active"]
     choices = ", ".join(found[key] for key in ("personalization", "data", "model"))
-    line(f"[bold]{found['run']}[/bold]  {choices}")
+    line(f"{found['run']}  {choices}")
     line(f"rounds    {found['rounds']} of {found['rounds_asked']}")
     line(f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples")
     _print_curve("accuracy", [point["mean"] for point in found["accuracy"]], "{:.1%}")
@@ -212,7 +219,7 @@ def table(title: str, rows: list[dict[str, str]]) -> None:
     for column in rows[0]:
         grid.add_column(column, overflow="fold")
     for row in rows:
-        grid.add_row(*row.values())
+        grid.add_row(*map(Text, row.values()))
     console.print(grid)
 
 

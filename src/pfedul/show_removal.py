@@ -72,17 +72,17 @@ def _field(share: float) -> Text:
 
 
 @contextmanager
-def stages(quiet: bool) -> Iterator[OnStage]:
+def stages() -> Iterator[OnStage]:
     """A bar for each stage of a removal, as far as it has come."""
     columns = TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn()
     plain = not error_console.is_terminal
-    with Bar(*columns, console=error_console, disable=quiet or plain) as bar:
+    with Bar(*columns, console=error_console, disable=plain) as bar:
         known: dict[str, Any] = {}
 
         def on_stage(stage: str, done: int, of: int) -> None:
             if stage not in known:
                 known[stage] = bar.add_task(stage, total=of)
-                if plain and not quiet:
+                if plain:
                     error_console.print(f"{stage} ...")
             bar.update(known[stage], completed=done, total=of)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +77,17 @@ def _cost(ledger: Ledger) -> dict[str, float | None]:
 def folder_size(path: Path) -> dict[str, int]:
     """Bytes of the run folder by part."""
     parts = dict.fromkeys(["shared", "initial", "personal", "records", "ledger", "other"], 0)
-    for file in path.rglob("*"):
-        if file.is_file() and STAGING not in file.relative_to(path).parts:
+    for file in _files(path):
+        with suppress(FileNotFoundError):  # moved by a commit while we look
             parts[_part(file.relative_to(path))] += file.stat().st_size
     return {**parts, "total": sum(parts.values())}
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for folder, inner, names in os.walk(path):
+        if STAGING in inner:
+            inner.remove(STAGING)
+        yield from (Path(folder) / name for name in names)
 
 
 def _part(file: Path) -> str:

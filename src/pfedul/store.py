@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -75,11 +76,12 @@ class Store:
         refuse_unusable(path)
         with own_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            _sweep_drafts(path)
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
                 lock = _write_draft(draft, settings, tensors, rows)
                 draft.chmod(0o755)
-                draft.rename(path)
+                _claim(draft, path)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
@@ -91,11 +93,13 @@ class Store:
         """An existing run, locked for this process, at its last whole commit."""
         require_run(path)
         with own_errors(path):
-            store = Store(path, _take_lock(path))
+            lock = _take_lock(path)
         try:
+            with own_errors(path):
+                store = Store(path, lock)
             store.verify()
         except BaseException:
-            store.close()
+            lock.close()
             raise
         return store
 
@@ -120,16 +124,18 @@ class Store:
                     os.replace(self.path / staged, target)
             else:
                 target.unlink(missing_ok=True)
-        for folder in folders:
+        for folder in {*folders, *(folder.parent for folder in folders)}:
             self._sync_folder(folder)
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _sync_folder(self, folder: Path) -> None:
-        if folder != self.path and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
-        if folder.is_dir():
-            _sync(folder)
+        """Sync a folder; one that a removal left empty goes as well."""
+        if folder.is_relative_to(self.path) and folder.is_dir():
+            if folder != self.path and not any(folder.iterdir()):
+                folder.rmdir()
+                _sync(folder.parent)
+            else:
+                _sync(folder)
 
     def verify(self) -> None:
         """Every tensor file is what the ledger says it is."""
@@ -165,6 +171,7 @@ class Store:
             draft.write_text(text, encoding="utf-8")
             _sync(draft)
             os.replace(draft, self.path / SETTINGS_FILE)
+            _sync(self.path)
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
@@ -214,9 +221,9 @@ class Store:
             self._publish(moves)
             self._publishing = False
             self._begin_batch()
-        seconds = time.perf_counter() - started
-        self._last_commit = insert("commits", number=self._number, seconds=seconds)
-        self._number += 1
+            seconds = time.perf_counter() - started
+            self._last_commit = insert("commits", number=self._number, seconds=seconds)
+            self._number += 1
 
     def _begin_batch(self) -> None:
         self._batch, self._removed, self._rows = {}, set(), []
@@ -241,11 +248,7 @@ class Store:
         return insert("files", path=name, sha256=self._batch[name], bytes=size)
 
     def _sync_staged(self) -> None:
-        folder = self.path / STAGING / str(self._number)
-        for root, _, files in os.walk(folder):
-            for file in files:
-                _sync(Path(root) / file)
-            _sync(Path(root))
+        _sync_tree(self.path / STAGING)
 
     def _staged(self, name: str) -> str:
         return f"{STAGING}/{self._number}/{name}"
@@ -277,8 +280,30 @@ def refuse_unusable(path: Path) -> None:
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
     if path.is_dir() and any(path.iterdir()):
         known = (path / LEDGER_FILE).is_file()
-        what = "already holds a run; open it instead" if known else "is not empty and not a run"
-        raise PfedulError(f"{path} {what}, or give another path.")
+        raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
+    if path == Path.cwd():
+        raise PfedulError("A run needs a folder of its own; give the name of a new one.")
+
+
+_HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
+_NOT_EMPTY = "{} is not empty and not a run; give another path."
+
+
+def _claim(draft: Path, path: Path) -> None:
+    try:
+        draft.rename(path)
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+            raise
+        raise PfedulError(_HOLDS_A_RUN.format(path)) from None
+
+
+def _sweep_drafts(path: Path) -> None:
+    """Remove what a process left that was killed while it created this run."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with suppress(OSError, PfedulError):
+            _take_lock(draft, create=False).close()
+            shutil.rmtree(draft)
 
 
 def _write_draft(
@@ -295,29 +320,42 @@ def _write_draft(
     ledger = Ledger.create(draft / LEDGER_FILE)
     ledger.write(statements)
     ledger.close()
-    for root, _, files in os.walk(draft):
-        for file in files:
-            _sync(Path(root) / file)
-        _sync(Path(root))
+    _sync_tree(draft)
     return lock
 
 
-def _take_lock(path: Path) -> IO[str]:
+def _take_lock(path: Path, *, create: bool = True) -> IO[str]:
     """The lock lasts as long as the file is open: a killed process leaves none behind."""
-    file = (path / LOCK_FILE).open("a+")
+    file = (path / LOCK_FILE).open("a+" if create else "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        owner = file.read().strip() or "unknown"
+        owner = file.read().strip()
         file.close()
-        raise PfedulError(
-            f"Another process (pid {owner}) is at work on {path}; wait until it has ended."
-        ) from None
+        who = f"Another process (pid {owner})" if _is_alive(owner) else "Another process"
+        raise PfedulError(f"{who} is at work on {path}; wait until it has ended.") from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
     return file
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync_tree(folder: Path) -> None:
+    for root, _, files in os.walk(folder):
+        for file in files:
+            _sync(Path(root) / file)
+        _sync(Path(root))
 
 
 def _sync(path: Path) -> None:
@@ -336,8 +374,6 @@ def own_errors(path: Path) -> Iterator[None]:
     except PermissionError as error:
         raise PfedulError(f"No permission to write {error.filename or path}.") from None
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOTDIR}:
-            raise
         raise PfedulError(
             f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
         ) from None

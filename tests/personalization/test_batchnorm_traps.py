@@ -6,7 +6,7 @@ The trap of choosing FedBN layers by name is in tests/test_split.py.
 import torch
 
 from pfedul import Federation
-from pfedul.client import Task, Workbench, perform
+from pfedul.client import Scratch, Task, Workbench, perform
 from pfedul.data.samples import ClientData
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.fedper import FEDPER
@@ -35,7 +35,7 @@ def bench_of(*clients: str) -> Workbench:
 def fit(bench: Workbench, model: WithNorm, client: str, start: dict) -> dict:
     shared = {name: start[name] for name in bench.split.shared}
     personal = {name: start[name] for name in bench.split.personal}
-    return perform(bench, model, Task("fit", 1), client, shared, personal).shared
+    return perform(bench, Scratch(model, {}), Task("fit", 1), client, shared, personal).shared
 
 
 def test_statistics_are_averaged_over_clients_not_taken_from_the_first():

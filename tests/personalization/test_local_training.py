@@ -7,7 +7,7 @@ from torch import nn
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.local import head_inputs, shuffled_batches, train_head
-from pfedul.randomness import torch_stream
+from pfedul.randomness import random_stream
 from toys import WithNorm, samples
 
 
@@ -22,7 +22,7 @@ def test_no_batch_of_one_where_it_can_be_helped():
 
 
 def trained_head(data, model, **training) -> torch.Tensor:
-    with torch_stream(0, "test"):
+    with random_stream(0, "test"):
         train_head(model, "head", data, LocalTraining(batch_size=4, **training), epochs=3)
     return model.head.weight.detach().clone()
 

@@ -23,6 +23,10 @@ class Samples(Protocol):
         """Inputs and integer labels of these samples, as freshly allocated tensors."""
         ...
 
+    def as_type(self, dtype: torch.dtype) -> Samples:
+        """The same samples with inputs that are not whole numbers in this type."""
+        ...
+
 
 @dataclass(frozen=True)
 class TensorSamples:
@@ -39,6 +43,9 @@ class TensorSamples:
         # from it, is then the same wherever the samples themselves lie.
         return self.x.index_select(0, indices), self.y.index_select(0, indices)
 
+    def as_type(self, dtype: torch.dtype) -> TensorSamples:
+        return TensorSamples(_in_type(self.x, dtype), self.y)
+
 
 @dataclass(frozen=True)
 class DatasetSamples:
@@ -49,6 +56,7 @@ class DatasetSamples:
     """
 
     dataset: Any
+    dtype: torch.dtype = torch.float32
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -56,7 +64,14 @@ class DatasetSamples:
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         items = [self.dataset[int(index)] for index in indices]
         x = torch.stack([torch.as_tensor(item[0]) for item in items])
-        return x, torch.tensor([int(item[1]) for item in items])
+        return _in_type(x, self.dtype), torch.tensor([int(item[1]) for item in items])
+
+    def as_type(self, dtype: torch.dtype) -> DatasetSamples:
+        return DatasetSamples(self.dataset, dtype)
+
+
+def _in_type(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype) if x.is_floating_point() else x
 
 
 @dataclass(frozen=True)
@@ -98,12 +113,10 @@ def tensor_samples(x: Tensor, y: Tensor, owner: str) -> TensorSamples:
         raise PfedulError(f"The data of {owner} have {len(y)} labels for {_count(x)} inputs.")
     if x.dtype == torch.uint8:  # images as they come: models want numbers around 0 to 1
         x = x / 255
-    if x.is_floating_point():
-        x = x.to(torch.get_default_dtype())
-        if not bool(torch.isfinite(x).all()):
-            raise PfedulError(
-                f"The data of {owner} contain NaN or infinite values; clean them before training."
-            )
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        raise PfedulError(
+            f"The data of {owner} contain NaN or infinite values; clean them before training."
+        )
     return TensorSamples(x.contiguous(), y.long().contiguous())
 
 

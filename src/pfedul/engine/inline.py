@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from pfedul.client import Reply, Task, Workbench, perform
+from pfedul.client import Reply, Task, Workbench, perform, scratch_of
 from pfedul.engine.protocol import LocatePersonal
 from pfedul.tensorfile import read_file
 from pfedul.tensors import Tensors
@@ -17,7 +17,7 @@ class InlineEngine:
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
-        self._model = bench.build_model()
+        self._scratch = scratch_of(bench)
 
     def run(
         self,
@@ -29,7 +29,7 @@ class InlineEngine:
         for client in clients:
             path = locate_personal(client)
             personal = {} if path is None else read_file(path)
-            yield perform(self._bench, self._model, task, client, shared, personal)
+            yield perform(self._bench, self._scratch, task, client, shared, personal)
 
     def close(self) -> None:
         """Nothing outlives the call."""

@@ -23,6 +23,7 @@ class Setup:
 
     bench: bytes
     data: Layout
+    default_dtype: torch.dtype
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Failure:
-    """The task raised; `mistake` is the sentence if it was the user's."""
+    """Something raised; `mistake` is the sentence if it was the user's."""
 
-    client: str
+    what: str
     mistake: str | None
     trace: str
 

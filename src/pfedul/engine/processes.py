@@ -13,11 +13,14 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection as mp_connection
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import cloudpickle
+import torch
 
 from pfedul.client import Reply, Task, Workbench
 from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
@@ -35,10 +38,15 @@ ATTEMPTS = 3
 
 @dataclass
 class Worker:
-    """A process, the line to it, and its buffers that hold no unread answer."""
+    """A process, the line to it, and its buffers that hold no unread answer.
+
+    The lifeline is never written to: it closes when this process ends, however it
+    ends, and the worker then ends at once, even in the middle of a task.
+    """
 
     process: subprocess.Popen[bytes]
     line: Connection
+    lifeline: int
     buffers: list[SharedBuffer]
     free: list[int] = field(default_factory=lambda: list(range(BUFFERS_PER_WORKER)))
     busy_with: Order | None = None
@@ -65,8 +73,11 @@ class ProcessesEngine:
     def __init__(self, bench: Workbench, workers: int) -> None:
         self._data, self._shared = SharedBuffer(), SharedBuffer()
         skeleton, layout = detach_data(dict(bench.data), self._data)
-        self._setup = Setup(_pickled(replace(bench, data=skeleton)), layout)
-        self._workers = [self._hire() for _ in range(workers)]
+        pickled = _pickled(replace(bench, data=skeleton))
+        self._setup = Setup(pickled, layout, torch.get_default_dtype())
+        self._wanted = workers
+        self._workers: list[Worker] = []
+        self._last_exit: int | None = None
 
     def run(
         self,
@@ -96,76 +107,84 @@ class ProcessesEngine:
 
     def _clear_desks(self) -> None:
         """After a run that was left half-way: nobody works on it, no answer waits in a buffer."""
-        for index, worker in enumerate(self._workers):
-            if worker.busy_with is not None:
-                self._dismiss(worker)
-                self._workers[index] = self._hire()
+        for worker in [worker for worker in self._workers if worker.busy_with is not None]:
+            self._dismiss(worker)
+        for worker in self._workers:
             worker.free = list(range(BUFFERS_PER_WORKER))
+
+    def _staff(self) -> None:
+        """As many workers as there should be."""
+        while len(self._workers) < self._wanted:
+            self._workers.append(self._hire())
 
     def _give_out(self, waiting: deque[Order], attempts: dict[str, int]) -> None:
         """An order to each worker that is idle and has room for the answer."""
-        for index, worker in enumerate(self._workers):
+        self._staff()
+        for worker in list(self._workers):
             if not waiting or worker.busy_with is not None or not worker.free:
                 continue
             order = replace(waiting.popleft(), buffer=worker.free.pop(0))
             attempts[order.client] += 1
             if attempts[order.client] > ATTEMPTS:
-                raise PfedulError(_explain_deaths(order.client))
+                raise PfedulError(_explain_deaths(order.client, self._last_exit))
             worker.busy_with = order
             try:
                 worker.line.send(order)
             except OSError:
-                self._replace(index, waiting)
+                self._bury(worker, waiting)
 
     def _collect(self, waiting: deque[Order], done: dict[str, Done]) -> None:
-        """Wait until at least one worker answers or dies."""
-        lines = {worker.line: index for index, worker in enumerate(self._workers)}
-        for line in mp_connection.wait([w.line for w in self._workers if w.busy_with]):
-            index = lines[line]  # type: ignore[index]
+        """Wait until at least one worker answers or dies; nobody at work is for `_give_out`."""
+        busy = {worker.line: worker for worker in self._workers if worker.busy_with is not None}
+        for line in mp_connection.wait(list(busy)) if busy else ():
+            worker = busy[line]  # type: ignore[index]
             try:
-                message = self._workers[index].line.recv()
+                message = worker.line.recv()
             except (EOFError, OSError):
-                self._replace(index, waiting)
+                self._bury(worker, waiting)
                 continue
             if isinstance(message, Failure):
                 raise _as_error(message)
-            self._workers[index].busy_with = None
-            done[message.reply.client] = _opened(message, self._workers[index])
+            worker.busy_with = None
+            done[message.reply.client] = _opened(message, worker)
 
-    def _replace(self, index: int, waiting: deque[Order]) -> None:
-        """A new worker in the place of a dead one; what it was doing comes first again."""
-        dead = self._workers[index]
-        if dead.busy_with is not None:
-            waiting.appendleft(dead.busy_with)
-        self._dismiss(dead)
-        self._workers[index] = self._hire()
+    def _bury(self, worker: Worker, waiting: deque[Order]) -> None:
+        """A worker is dead: what it was doing comes first again."""
+        if worker.busy_with is not None:
+            waiting.appendleft(worker.busy_with)
+        self._dismiss(worker)
 
     def _hire(self) -> Worker:
         ours, theirs = socket.socketpair()
+        alive, lifeline = os.pipe()
         buffers = [SharedBuffer() for _ in range(BUFFERS_PER_WORKER)]
-        descriptors = [theirs.fileno(), self._data.descriptor, self._shared.descriptor]
+        descriptors = [theirs.fileno(), alive, self._data.descriptor, self._shared.descriptor]
         descriptors += [buffer.descriptor for buffer in buffers]
-        command = [sys.executable, "-m", "pfedul.engine.worker", *map(str, descriptors)]
+        command = [sys.executable, "-P", "-m", "pfedul.engine.worker", *map(str, descriptors)]
         process = subprocess.Popen(
             command, pass_fds=descriptors, env=_environment(), stdin=subprocess.DEVNULL
         )
         theirs.close()
-        worker = Worker(process, Connection(ours.detach()), buffers)
-        worker.line.send(self._setup)
+        os.close(alive)
+        worker = Worker(process, Connection(ours.detach()), lifeline, buffers)
+        with suppress(OSError):  # it died at once; its first order will find out
+            worker.line.send(self._setup)
         return worker
 
     def _dismiss(self, worker: Worker) -> None:
+        self._workers.remove(worker)
         worker.line.close()
+        os.close(worker.lifeline)
+        self._last_exit = worker.process.poll()
         worker.process.kill()
-        worker.process.wait()
+        self._last_exit = worker.process.wait() if self._last_exit is None else self._last_exit
         for buffer in worker.buffers:
             buffer.close()
 
     def close(self) -> None:
         """End the workers; their memory goes with them."""
-        for worker in self._workers:
+        for worker in list(self._workers):
             self._dismiss(worker)
-        self._workers = []
         self._data.close()
         self._shared.close()
 
@@ -183,7 +202,8 @@ def _pickled(bench: Workbench) -> bytes:
 def _environment() -> dict[str, str]:
     """Workers import what this process can import, and start no threads of their own."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    path = [folder or str(Path.cwd()) for folder in sys.path]
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _opened(answer: Answer, worker: Worker) -> Done:
@@ -191,10 +211,10 @@ def _opened(answer: Answer, worker: Worker) -> Done:
     return Done(open_answer(answer, worker.buffers[answer.buffer]), worker, answer.buffer)
 
 
-def _explain_deaths(client: str) -> str:
+def _explain_deaths(client: str, code: int | None) -> str:
+    cause = "killed: is there enough memory?" if code in {-9, 137} else f"exit code {code}"
     return (
-        f"The work for {client} ended its worker process {ATTEMPTS} times "
-        f"(is there enough memory for {BUFFERS_PER_WORKER} models per worker?); "
+        f"The work for {client} ended its worker process {ATTEMPTS} times ({cause}); "
         "try fewer --workers, or --engine inline to see the cause."
     )
 
@@ -202,4 +222,4 @@ def _explain_deaths(client: str) -> str:
 def _as_error(failure: Failure) -> Exception:
     if failure.mistake is not None:
         return PfedulError(failure.mistake)
-    return ClientFailure(f"The work for {failure.client} failed:\n{failure.trace}")
+    return ClientFailure(f"{failure.what} failed in a worker process:\n{failure.trace}")

@@ -81,8 +81,9 @@ class SharedBuffer:
 
     def close(self) -> None:
         """Give the descriptor back; views that are still held keep their memory."""
-        os.close(self.descriptor)
-        self._map = None
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self.descriptor, self._map = -1, None
 
 
 def _view(memory: mmap.mmap | None, place: Place) -> Tensor:

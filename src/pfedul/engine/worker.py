@@ -6,8 +6,10 @@ imports the user's main script, so that scripts need no `__main__` guard.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -15,9 +17,8 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 import torch
-from torch import nn
 
-from pfedul.client import Workbench, perform
+from pfedul.client import Scratch, Workbench, perform, scratch_of
 from pfedul.engine.messages import Answer, Failure, Order, Setup, attach_data, make_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError
@@ -29,33 +30,55 @@ def serve(
 ) -> None:
     """Answer orders until the engine hangs up."""
     setup: Setup = line.recv()
-    bench: Workbench = cloudpickle.loads(setup.bench)
-    bench = replace(bench, data=attach_data(bench.data, data, setup.data))
-    model = bench.build_model()
+    try:
+        bench, scratch = set_up(setup, data)
+    except Exception as error:
+        line.send(failure("Setting up the model and the data", error))
+        return
     while True:
         order: Order = line.recv()
-        line.send(carry_out(order, bench, model, shared, own[order.buffer]))
+        line.send(carry_out(order, bench, scratch, shared, own[order.buffer]))
+
+
+def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
+    """The bench with its data attached, and a model of its own."""
+    torch.set_default_dtype(setup.default_dtype)
+    bench: Workbench = cloudpickle.loads(setup.bench)
+    bench = replace(bench, data=attach_data(bench.data, data, setup.data))
+    return bench, scratch_of(bench)
 
 
 def carry_out(
-    order: Order, bench: Workbench, model: nn.Module, shared: SharedBuffer, own: SharedBuffer
+    order: Order, bench: Workbench, scratch: Scratch, shared: SharedBuffer, own: SharedBuffer
 ) -> Answer | Failure:
     """The answer to one order; what goes wrong in it is an answer too."""
     try:
         personal = {} if order.personal is None else read_file(order.personal)
         tensors = shared.read(order.shared)
-        reply = perform(bench, model, order.task, order.client, tensors, personal)
+        reply = perform(bench, scratch, order.task, order.client, tensors, personal)
         return make_answer(reply, order.buffer, own)
     except Exception as error:
-        mistake = str(error) if isinstance(error, PfedulError) else None
-        return Failure(order.client, mistake, traceback.format_exc())
+        return failure(f"The work for {order.client}", error)
+
+
+def failure(what: str, error: Exception) -> Failure:
+    """An error in the form in which it can travel."""
+    mistake = str(error) if isinstance(error, PfedulError) else None
+    return Failure(what, mistake, traceback.format_exc())
+
+
+def end_with(lifeline: int) -> None:
+    """End this process at once when the engine's process is gone."""
+    os.read(lifeline, 1)
+    os._exit(1)
 
 
 def main() -> None:
     """Serve on the descriptors that the command line names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
     torch.set_num_threads(1)
-    line, data, shared, *own = map(int, sys.argv[1:])
+    line, lifeline, data, shared, *own = map(int, sys.argv[1:])
+    threading.Thread(target=end_with, args=(lifeline,), daemon=True).start()
     buffers = [SharedBuffer(descriptor) for descriptor in own]
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the engine has hung up
         serve(Connection(line), SharedBuffer(data), SharedBuffer(shared), buffers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +52,10 @@ def run_sgd(
 
     `adjust_gradients` is called between the backward pass and the step.
     """
+    parameters = [parameter for parameter in parameters if parameter.requires_grad]
     epochs = training.epochs if epochs is None else epochs
+    if not parameters:  # all of them frozen by their author: there is nothing to train
+        return mean_loss(model, samples)
     optimizer = torch.optim.SGD(
         parameters, training.lr, training.momentum, weight_decay=training.weight_decay
     )
@@ -68,6 +72,16 @@ def run_sgd(
             total += loss.detach() * len(y)
             seen += len(y)
     return float(total) / max(seen, 1)
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, samples: Samples) -> float:
+    """The loss as it is, without a step."""
+    total = torch.zeros(())
+    for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
+        x, y = samples.batch(indices)
+        total += F.cross_entropy(model(x), y, reduction="sum")
+    return float(total) / len(samples)
 
 
 def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
@@ -132,8 +146,13 @@ def head_inputs(model: nn.Module, head: nn.Module, samples: Samples) -> TensorSa
         return None
     seen: list[Tensor] = []
     made: list[Tensor] = []
+
+    def note_input(_module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if len(inputs) == 1 and not named:  # a head with further inputs cannot be cached
+            seen.append(inputs[0].clone())
+
     hooks = [
-        head.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0].clone())),
+        head.register_forward_pre_hook(note_input, with_kwargs=True),
         head.register_forward_hook(lambda _module, _inputs, output: made.append(output)),
     ]
     labels: list[Tensor] = []

@@ -252,9 +252,10 @@ def _recalibrate(removal: Removal, corrected: Tensors) -> tuple[Tensors, list[st
     missing: list[str] = []
     statistics: StreamingMean | None = None
     task = Task("recalibrate", removal.request.number, recalibration=how)
-    for reply in _ask(removal, "recalibration", task, removal.recalibrating, corrected):
-        if not _accept(removal.federation, reply):
-            missing.append(reply.client)
+    replies = _ask(removal, "recalibration", task, removal.recalibrating, corrected)
+    for client, reply in zip(removal.recalibrating, replies, strict=True):
+        if not _accept(removal.federation, reply, client):
+            missing.append(client)
         elif reply.shared:
             statistics = statistics or StreamingMean(reply.shared)
             statistics.add(reply.shared, reply.samples)
@@ -262,13 +263,11 @@ def _recalibrate(removal: Removal, corrected: Tensors) -> tuple[Tensors, list[st
     return {**corrected, **fresh}, missing
 
 
-def _accept(federation: Federation, reply: Reply) -> bool:
+def _accept(federation: Federation, reply: Reply, client: str) -> bool:
     """Stage a client's new personal part, if it is what it should be."""
-    reason = check_personal(reply, federation.rules())
+    reason = check_personal(reply, federation.rules(), client)
     if reason is not None:
-        federation.store.ledger.write(
-            refusal_rows(federation.rounds, [Refusal(reply.client, reason)])
-        )
+        federation.store.ledger.write(refusal_rows(federation.rounds, [Refusal(client, reason)]))
         return False
     if reply.personal:
         federation.store.stage(personal_file(reply.client), reply.personal)
@@ -417,7 +416,11 @@ def _recalibrate_later(
     # Statistics that were shared have been averaged without these clients; theirs stay local.
     task = Task("recalibrate", request.number, recalibration=replace(how, statistics=False))
     replies = _ask(removal, "recalibration", task, waiting, federation.shared)
-    done = [reply.client for reply in replies if _accept(federation, reply)]
+    done = [
+        client
+        for client, reply in zip(waiting, replies, strict=True)
+        if _accept(federation, reply, client)
+    ]
     federation.store.keep(ledger_of.recalibration_rows(request, done, ()))
     federation.store.commit()
     return done

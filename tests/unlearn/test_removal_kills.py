@@ -1,0 +1,263 @@
+"""Forgetting that is killed or interrupted: pending and untouched, or done without a trace."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forgetting_kill import TARGET, copied, deep_again, trained
+from pfedul import PfedulError
+from pfedul.records.stored import FisherRecorder
+from pfedul.status import read_status
+from toys import tensor_digests
+
+STRONG = {"correction": "trust-region:clip=0.3"}
+REPAIRED = {**STRONG, "repair_rounds": 2}
+
+
+@pytest.fixture(autouse=True)
+def _without_syncs(monkeypatch):
+    """A kill loses nothing that was written; only a power cut would."""
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A trained run."""
+    return trained(tmp_path_factory.mktemp("kills") / "run", rounds=2)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(start, tmp_path_factory):
+    """The tensors after forgetting that nobody disturbed, without and with repair."""
+    found = {}
+    for rounds, options in ((0, STRONG), (2, REPAIRED)):
+        run = copied(start, tmp_path_factory.mktemp("kills") / "run")
+        with deep_again(run) as federation:
+            federation.forget(TARGET, **options)
+        found[rounds] = tensor_digests(run)
+    return found
+
+
+def kill(run: Path, how: str, times: int, options: dict) -> list[Path]:
+    """The copies of the run, each as a kill left it."""
+    tests = Path(__file__).parent.parent
+    script = str(tests / "forgetting_kill.py")
+    command = [sys.executable, script, str(run), how, str(times), json.dumps(options)]
+    environment = {**os.environ, "PYTHONPATH": str(tests), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ends = done.stdout.splitlines()
+    assert set(ends) <= {"killed", "exit 0"}, done.stderr
+    return [run.with_name(f"{run.name}-{number + 1}") for number in range(len(ends))]
+
+
+def status_of(run: Path) -> str:
+    """What the ledger says of the request: not asked, pending, repairing or done."""
+    requests = read_status(run)["requests"]
+    return requests[0]["status"] if requests else "not asked"
+
+
+def committed(run: Path) -> dict[str, str]:
+    """The tensor files that count: what lies in staging does not."""
+    return {k: v for k, v in tensor_digests(run).items() if not k.startswith("staging/")}
+
+
+def trace(run: Path) -> list[Path]:
+    return [path for path in run.rglob("*") if TARGET in path.name or path.name == "staging"]
+
+
+def check(run: Path, before: dict) -> str:
+    """What a kill left is one of the allowed states, as it lies there and after it is opened."""
+    status = status_of(run)
+    if status in {"not asked", "pending"}:
+        assert committed(run) == before
+        return status
+    with deep_again(run) as federation:  # which finishes a commit that was under way
+        assert TARGET not in federation.clients
+    assert trace(run) == []
+    return status
+
+
+def finish(run: Path, options: dict) -> None:
+    """Ask again for what is not done; then it cannot be asked for any more."""
+    with deep_again(run) as federation:
+        if status_of(run) != "done":
+            federation.forget(TARGET, **options)
+        with pytest.raises(PfedulError, match="already forgotten"):
+            federation.forget(TARGET, **options)
+    assert status_of(run) == "done"
+    assert trace(run) == []
+
+
+def test_killed_before_each_durable_act_it_ends_with_the_same_bits(start, uninterrupted, tmp_path):
+    before = tensor_digests(start)
+    runs = kill(copied(start, tmp_path / "run"), "steps", 1, STRONG)
+    states = [check(run, before) for run in runs]
+    assert len(runs) > 30
+    assert states == sorted(states, key=["not asked", "pending", "done"].index)
+    assert set(states) == {"not asked", "pending", "done"}
+    assert states.count("done") > 5  # killed while files were moved and removed
+    pending = [run for run, state in zip(runs, states, strict=True) if state != "done"]
+    for run in pending[::6]:
+        finish(run, STRONG)
+    done = [run for run in runs if run not in pending]
+    for run in pending[::6] + done:
+        assert tensor_digests(run) == uninterrupted[0]
+
+
+def test_killed_in_the_middle_of_repair_it_ends_with_the_same_bits(start, uninterrupted, tmp_path):
+    before = tensor_digests(start)
+    runs = kill(copied(start, tmp_path / "run"), "steps", 7, REPAIRED)
+    states = [check(run, before) for run in runs]
+    assert states.count("repairing") > 4
+    repairing = [run for run, state in zip(runs, states, strict=True) if state == "repairing"]
+    for run in repairing:
+        finish(run, REPAIRED)
+        assert tensor_digests(run) == uninterrupted[2]
+        assert read_status(run)["rounds"] == 4
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_killed_at_random_moments_it_ends_with_the_same_bits(
+    rounds, start, uninterrupted, tmp_path
+):
+    before, options = tensor_digests(start), {**STRONG, "repair_rounds": rounds}
+    for run in kill(copied(start, tmp_path / "run"), "random", 6, options):
+        check(run, before)
+        finish(run, options)
+        assert tensor_digests(run) == uninterrupted[rounds]
+
+
+def interrupt_at(stage: str, done: int):
+    def on_stage(name, count, _of):
+        if (name, count) == (stage, done):
+            raise KeyboardInterrupt
+
+    return on_stage
+
+
+@pytest.mark.parametrize(
+    ("stage", "done"),
+    [("evaluation", 2), ("plan", 0), ("plan", 1), ("recalibration", 2), ("erasure", 1)],
+)
+def test_ctrl_c_leaves_the_request_pending_and_the_tensors_untouched(
+    stage, done, start, uninterrupted, tmp_path
+):
+    run = copied(start, tmp_path / "run")
+    before = tensor_digests(run)
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, on_stage=interrupt_at(stage, done), **STRONG)
+        assert tensor_digests(run) == before
+        assert TARGET in federation.clients
+    assert status_of(run) == "pending"
+    assert tensor_digests(run) == before
+    with deep_again(run) as federation:
+        with pytest.raises(PfedulError, match=f"Request 1 to forget {TARGET} is not finished"):
+            federation.train(3)
+        with pytest.raises(PfedulError, match=f"Request 1 to forget {TARGET} is not finished"):
+            federation.forget("c2")
+        assert tensor_digests(run) == before
+        outcome = federation.forget(TARGET, **STRONG)
+    assert outcome.request == 1
+    assert tensor_digests(run) == uninterrupted[0]
+    assert len(read_status(run)["requests"]) == 1
+
+
+def test_asked_again_in_the_same_process_it_finishes(start, uninterrupted, tmp_path):
+    run = copied(start, tmp_path / "run")
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, on_stage=interrupt_at("recalibration", 2), **STRONG)
+        federation.forget(TARGET, **STRONG)
+        federation.train(3)
+    with deep_again(copied(start, tmp_path / "other")) as federation:
+        federation.forget(TARGET, **STRONG)
+        federation.train(3)
+    assert tensor_digests(run) == tensor_digests(tmp_path / "other")
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_ctrl_c_between_repair_rounds_loses_none(done, start, uninterrupted, tmp_path):
+    run = copied(start, tmp_path / "run")
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, on_stage=interrupt_at("repair", done), **REPAIRED)
+        assert trace(run) == []
+        assert federation.rounds == 2 + done
+        with pytest.raises(PfedulError, match="is not finished"):
+            federation.train(9)
+    assert status_of(run) == "repairing"
+    with deep_again(run) as federation:
+        outcome = federation.forget(TARGET, **REPAIRED)
+    assert outcome.rounds == 2
+    assert tensor_digests(run) == uninterrupted[2]
+
+
+def test_a_repair_that_goes_on_keeps_the_options_it_was_begun_with(start, uninterrupted, tmp_path):
+    run = copied(start, tmp_path / "run")
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, on_stage=interrupt_at("repair", 1), **REPAIRED)
+        outcome = federation.forget(TARGET)
+    assert outcome.rounds == 2
+    assert tensor_digests(run) == uninterrupted[2]
+
+
+def test_ctrl_c_in_the_middle_of_a_repair_round_leaves_no_half_round(
+    start, uninterrupted, tmp_path, monkeypatch
+):
+    """What was staged of the broken round is not swept into a later commit."""
+    run = copied(start, tmp_path / "run")
+    add, calls = FisherRecorder.add, []
+
+    def interrupted(recorder, *arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return add(recorder, *arguments)
+
+    with deep_again(run) as federation:
+        with monkeypatch.context() as patch:
+            patch.setattr(FisherRecorder, "add", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                federation.forget(TARGET, **REPAIRED)
+        before = committed(run)
+        federation.store.keep([])
+        federation.store.commit()
+        assert committed(run) == before
+        federation.forget(TARGET, **REPAIRED)
+    assert tensor_digests(run) == uninterrupted[2]
+
+
+def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, uninterrupted, tmp_path):
+    """The commit is done, so that the federation must go on without the target."""
+    run = copied(start, tmp_path / "run")
+    with deep_again(run) as federation:
+        write = federation.store.ledger.write
+
+        def write_and_interrupt(statements):
+            statements = list(statements)
+            write(statements)
+            if any("UPDATE requests" in sql for sql, _ in statements):
+                signal.raise_signal(signal.SIGINT)
+
+        federation.store.ledger.write = write_and_interrupt
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, **STRONG)
+        federation.store.ledger.write = write
+        assert status_of(run) == "done"
+        assert trace(run) == []
+        assert TARGET not in federation.clients
+        with pytest.raises(PfedulError, match="already forgotten"):
+            federation.forget(TARGET, **STRONG)
+        federation.train(3)
+    with deep_again(copied(start, tmp_path / "other")) as federation:
+        federation.forget(TARGET, **STRONG)
+        federation.train(3)
+    assert tensor_digests(run) == tensor_digests(tmp_path / "other")

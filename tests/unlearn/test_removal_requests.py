@@ -1,0 +1,350 @@
+"""Removal requests on a run: several targets, one after another, refusals, repair, determinism."""
+
+import json
+
+import pytest
+import torch
+
+from forgetting_kill import TARGET, copied, deep, deep_again, trained
+from pfedul import PfedulError
+from pfedul.client import perform
+from pfedul.tensorfile import read_file
+from pfedul.unlearn.attribution import layer_scores
+from toys import create, tensor_digests
+
+STRONG = {"correction": "trust-region:clip=0.3"}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A trained run."""
+    return trained(tmp_path_factory.mktemp("requests") / "run", rounds=2)
+
+
+@pytest.fixture
+def run(start, tmp_path):
+    return copied(start, tmp_path / "run")
+
+
+def state(folder):
+    """All that a refusal must not change."""
+    with deep_again(folder) as federation:
+        rows = federation.store.ledger.rows("SELECT * FROM requests")
+        clients = federation.store.ledger.rows("SELECT * FROM clients")
+    return tensor_digests(folder), rows, clients
+
+
+def names_in(ledger, table):
+    return {row["client"] for row in ledger.rows(f"SELECT DISTINCT client FROM {table}")}
+
+
+# Determinism
+
+
+@pytest.mark.parametrize("correction", ["paper", "trust-region", "reset"])
+def test_forgetting_twice_gives_the_same_bits(correction, start, tmp_path):
+    copies = [copied(start, tmp_path / name) for name in "ab"]
+    for copy in copies:
+        with deep_again(copy) as federation:
+            federation.forget(TARGET, correction=correction, layers="all", repair_rounds=1)
+    assert tensor_digests(copies[0]) == tensor_digests(copies[1])
+
+
+def test_worker_processes_train_record_and_forget_the_same_bits(start, tmp_path):
+    run = tmp_path / "run"
+    with deep(run, rounds=2, engine="processes", workers=2) as federation:
+        federation.train()
+        assert tensor_digests(run) == tensor_digests(start)
+        federation.forget(TARGET, correction="reset", layers="all")
+    with deep_again(copied(start, tmp_path / "inline")) as federation:
+        outcome = federation.forget(TARGET, correction="reset", layers="all")
+    assert tensor_digests(run) == tensor_digests(tmp_path / "inline")
+    assert outcome.stages["recalibration"].cpu_seconds > 0
+
+
+# Plans
+
+
+def test_a_plan_touches_nothing_and_is_what_forget_does(run):
+    before = state(run)
+    with deep_again(run) as federation:
+        plan = federation.plan(TARGET, **STRONG)
+        wanted = plan.apply(federation.shared)
+    assert state(run) == before
+    with deep_again(run) as federation:
+        outcome = federation.forget(TARGET, **STRONG)
+    assert outcome.plan == plan.as_json()
+    after = read_file(run / "shared.safetensors")
+    assert all(torch.equal(after[name], wanted[name]) for name in wanted)
+
+
+def test_scores_are_those_of_the_record(run):
+    with deep_again(run) as federation:
+        layers = federation.bench.split.layers
+        found = [layer.score for layer in federation.plan("c0", "c2").layers]
+    files = {n: read_file(run / f"records/fisher/c{n}.safetensors") for n in range(4)}
+    of_two = {name: files[0][name] + files[2][name] for name in files[0]}
+    total = {name: sum(files[n][name] for n in files) for name in files[0]}
+    assert found == pytest.approx(layer_scores(of_two, total, layers), rel=1e-5)
+
+
+def test_the_paper_divides_updates_by_the_learning_rate_and_scores_do_not_care(run):
+    with deep_again(run) as federation:
+        paper = federation.plan(TARGET, correction="paper:step=1,clip=100")
+        other = federation.plan(TARGET, **STRONG)
+        assert [row.score for row in paper.layers] == [row.score for row in other.layers]
+        fisher = read_file(run / f"records/fisher/{TARGET}.safetensors")["one.weight"]
+        now, initial = federation.shared, read_file(run / "init.safetensors")
+        score = paper.layers[0].score
+        step = score * fisher / federation.settings.lr**2 * (now["one.weight"] - initial["one.weight"])
+    expected = now["one.weight"] + step
+    torch.testing.assert_close(paper.corrected["one.weight"], expected)
+
+
+def test_nothing_stands_out_in_a_single_layer(tmp_path):
+    with create(tmp_path / "run", rounds=1) as federation:
+        federation.train()
+        before = tensor_digests(tmp_path / "run")
+        outcome = federation.forget("c1", no_recalibration=True)
+    assert outcome.notes == ("no layer stands out: nothing is corrected",)
+    assert outcome.shared_sha256_before == outcome.shared_sha256_after
+    assert tensor_digests(tmp_path / "run")["shared.safetensors"] == before["shared.safetensors"]
+
+
+def test_at_least_so_many_layers_are_chosen(run):
+    with deep_again(run) as federation:
+        assert [len(federation.plan(TARGET, at_least=k).selected) for k in (0, 2, 3)] == [1, 2, 3]
+
+
+# Several targets
+
+
+def test_two_targets_at_once(run):
+    with deep_again(run) as federation:
+        outcome = federation.forget("c0", "c2", **STRONG)
+        assert federation.clients == ["c1", "c3"]
+        assert federation.store.ledger.value("SELECT COUNT(*) FROM requests") == 1
+        assert names_in(federation.store.ledger, "replies") == {"c1", "c3"}
+    assert outcome.targets == ("c0", "c2")
+    assert outcome.erased["files"] == 4
+    files = set(tensor_digests(run))
+    assert not {file for file in files if "c0" in file or "c2" in file}
+
+
+def test_a_target_named_twice_counts_once(run):
+    with deep_again(run) as federation:
+        assert federation.forget("c0", "c0").targets == ("c0",)
+
+
+def test_one_after_another_the_pool_shrinks(run):
+    with deep_again(run) as federation:
+        layers = federation.bench.split.layers
+        federation.forget("c0", **STRONG)
+        scores = [row.score for row in federation.plan("c2").layers]
+        assert sorted(federation.scores()) == ["c1", "c2", "c3"]
+        federation.forget("c2", **STRONG)
+        assert federation.clients == ["c1", "c3"]
+        remaining = federation.scores()
+        requests = federation.store.ledger.rows("SELECT request, targets FROM requests")
+    assert [json.loads(row["targets"]) for row in requests] == [["c0"], ["c2"]]
+    files = {n: read_file(run / f"records/fisher/c{n}.safetensors") for n in (1, 3)}
+    total = {name: files[1][name] + files[3][name] for name in files[1]}
+    assert remaining["c1"] == pytest.approx(layer_scores(files[1], total, layers), rel=1e-5)
+    shares = [1 - score for score in scores]
+    assert all(0 < share < 1 for share in shares)
+
+
+# During training
+
+
+def test_forgetting_during_training_then_training_on(run):
+    with deep_again(run) as federation:
+        federation.forget(TARGET, **STRONG)
+        federation.train(4)
+        assert federation.rounds == 4
+    with deep_again(run) as federation:
+        federation.train(5)
+        ledger = federation.store.ledger
+        assert ledger.value("SELECT MAX(round) FROM rounds") == 5
+        for table in ("clients", "replies", "evaluations"):
+            assert names_in(ledger, table) == {"c0", "c2", "c3"}
+        assert ledger.value("SELECT replies FROM rounds WHERE round = 5") == 3
+    assert not [file for file in tensor_digests(run) if TARGET in file]
+
+
+def test_after_forgetting_the_data_of_the_target_are_let_go(run):
+    with deep_again(run) as federation:
+        federation.forget(TARGET)
+        assert TARGET not in federation.bench.data
+        assert TARGET not in federation.known_data
+        with pytest.raises(PfedulError, match="no client 'c1'"):
+            federation.personal(TARGET)
+
+
+# Repair
+
+
+def test_repair_rounds_are_counted_and_are_rounds_of_one_epoch(start, tmp_path, monkeypatch):
+    run = copied(start, tmp_path / "run")
+    tasks = []
+
+    def seen(bench, model, task, *rest):
+        tasks.append(task)
+        return perform(bench, model, task, *rest)
+
+    monkeypatch.setattr("pfedul.engine.inline.perform", seen)
+    with deep_again(run) as federation:
+        size = len(federation.clients) - 1
+        outcome = federation.forget(TARGET, repair_rounds=2, **STRONG)
+        ledger = federation.store.ledger
+        requests = [row["request"] for row in ledger.rows("SELECT * FROM rounds ORDER BY round")]
+        replies = ledger.rows("SELECT round, COUNT(*) AS n FROM replies GROUP BY round")
+        commits = ledger.value("SELECT COUNT(*) FROM commits")
+    assert outcome.rounds == 2
+    assert requests == [None, None, 1, 1]
+    assert [row["n"] for row in replies] == [3, 3, 3, 3]
+    assert commits == 2 + 1 + 2
+    fits = [task for task in tasks if task.action == "fit"]
+    assert [(task.number, task.epochs) for task in fits] == [(3, 1)] * size + [(4, 1)] * size
+    assert outcome.stages["repair"].seconds > 0
+
+
+def test_repair_is_in_the_figures_of_the_outcome(start, tmp_path):
+    plain, repaired = (copied(start, tmp_path / name) for name in "ab")
+    outcomes = []
+    for run, rounds in ((plain, 0), (repaired, 2)):
+        with deep_again(run) as federation:
+            outcomes.append(federation.forget(TARGET, repair_rounds=rounds, **STRONG))
+            accuracies = {c: s.accuracy for c, s in federation.measure().clients.items()}
+            assert outcomes[-1].after == accuracies
+            rows = federation.store.ledger.rows("SELECT * FROM preservation")
+            assert {row["client"]: row["accuracy_after"] for row in rows} == accuracies
+    assert outcomes[1].bytes_broadcast == 3 * outcomes[0].bytes_broadcast
+    assert outcomes[1].shared_sha256_after == tensor_digests(repaired)["shared.safetensors"]
+    assert outcomes[1].shared_sha256_before == outcomes[0].shared_sha256_before
+
+
+def test_a_repaired_run_trains_on_from_there(run):
+    with deep_again(run) as federation:
+        federation.forget(TARGET, repair_rounds=1)
+        assert federation.rounds == 3
+        federation.train(4)
+        assert federation.store.ledger.value("SELECT request FROM rounds WHERE round = 4") is None
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("targets", "options", "sentence"),
+    [
+        (["nobody"], {}, "There is no client 'nobody' in this run; it has: c0, c1, c2, c3."),
+        ([], {}, "Name at least one client"),
+        (["c0", "c1", "c2", "c3"], {}, "Nobody would remain"),
+        (["c1"], {"away": ["c1"]}, "'c1' is not one of the remaining clients"),
+        (["c1"], {"away": ["x"]}, "'x' is not one of the remaining clients"),
+        (["c1"], {"correction": "reset", "step": 0.1}, "'reset' has no --step"),
+        (["c1"], {"correction": "reset", "clip": 0.1}, "'reset' has no --clip"),
+        (["c1"], {"correction": "paper", "fraction": 0.1}, "'paper' has no --fraction"),
+        (["c1"], {"correction": "paper", "toward": "init"}, "'paper' has no --toward"),
+        (["c1"], {"correction": "other"}, "Unknown correction 'other'"),
+        (["c1"], {"method": "magic"}, "Unknown method 'magic'"),
+        (["c1"], {"alpha": -1.0}, "--alpha must be at least 0"),
+        (["c1"], {"alpha": float("nan")}, "--alpha must be a finite number"),
+        (["c1"], {"clip": 0.0}, "--clip must be above 0"),
+        (["c1"], {"step": "x"}, "--step takes a number"),
+        (["c1"], {"correction": "reset", "fraction": 2.0}, "--fraction must be at most 1"),
+        (["c1"], {"repair_rounds": -1}, "--repair-rounds must be at least 0"),
+        (["c1"], {"recalibration_epochs": 0}, "--recalibration-epochs must be at least 1"),
+        (["c1"], {"layers": "middle"}, "--layers is one of"),
+        (["c1"], {"scores": "uniform", "layers": "low"}, "corrects every layer"),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_changes_nothing(targets, options, sentence, start):
+    before = state(start)
+    with deep_again(start) as federation:
+        with pytest.raises(PfedulError) as refusal:
+            federation.forget(*targets, **options)
+        assert federation.clients == ["c0", "c1", "c2", "c3"]
+    assert sentence in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert state(start) == before
+
+
+def test_a_client_cannot_be_forgotten_twice(run):
+    with deep_again(run) as federation:
+        federation.forget(TARGET)
+    before = state(run)
+    with deep_again(run) as federation:
+        with pytest.raises(PfedulError, match="'c1' was already forgotten \\(request 1, "):
+            federation.forget(TARGET)
+        with pytest.raises(PfedulError, match="already forgotten"):
+            federation.plan(TARGET)
+        with pytest.raises(PfedulError, match="already forgotten"):
+            federation.forget("c0", TARGET)
+    assert state(run) == before
+
+
+def test_the_last_client_cannot_be_forgotten(run):
+    with deep_again(run) as federation:
+        federation.forget("c1", "c2", "c3")
+        assert federation.clients == ["c0"]
+        with pytest.raises(PfedulError, match="Nobody would remain"):
+            federation.forget("c0")
+        federation.train(3)
+
+
+def test_while_another_process_is_at_work_nothing_can_be_forgotten(run):
+    with deep_again(run), pytest.raises(PfedulError, match="Another process"):
+        deep_again(run)
+
+
+# Targets without a record
+
+
+def bystander(federation):
+    sql = "SELECT client FROM clients WHERE client NOT IN (SELECT client FROM replies)"
+    return federation.store.ledger.rows(sql)[0]["client"]
+
+
+def test_a_target_that_never_took_part_is_erased_and_nothing_corrected(tmp_path):
+    run = trained(tmp_path / "run", rounds=1, participation=0.5)
+    with deep_again(run) as federation:
+        target = bystander(federation)
+        outcome = federation.forget(target, layers="all", **STRONG)
+        assert target not in federation.clients
+    assert "nothing is corrected" in outcome.notes[0]
+    assert outcome.plan["target"] == [target]
+    assert outcome.shared_sha256_before == outcome.shared_sha256_after
+    assert outcome.erased["files"] == 1
+    assert not (run / "clients" / target).exists()
+
+
+def test_before_training_a_client_is_erased_and_nothing_corrected(tmp_path):
+    with deep(tmp_path / "run") as federation:
+        before = tensor_digests(tmp_path / "run")["shared.safetensors"]
+        outcome = federation.forget(TARGET)
+        assert federation.clients == ["c0", "c2", "c3"]
+    assert "nothing is corrected" in outcome.notes[0]
+    assert tensor_digests(tmp_path / "run")["shared.safetensors"] == before
+
+
+def test_of_two_targets_one_may_never_have_taken_part(tmp_path):
+    run = trained(tmp_path / "run", rounds=1, participation=0.5)
+    with deep_again(run) as federation:
+        idle, active = bystander(federation), sorted(names_in(federation.store.ledger, "replies"))
+        plan = federation.plan(idle, active[0])
+        outcome = federation.forget(idle, active[0])
+        assert sorted([*federation.clients, idle, active[0]]) == ["c0", "c1", "c2", "c3"]
+    assert sorted(plan.targets) == sorted([idle, active[0]])
+    assert sorted(outcome.targets) == sorted([idle, active[0]])
+
+
+def test_all_who_have_a_record_can_be_forgotten_while_others_remain(tmp_path):
+    run = trained(tmp_path / "run", rounds=1, participation=0.5)
+    with deep_again(run) as federation:
+        active = sorted(names_in(federation.store.ledger, "replies"))
+        assert len(active) == 2
+        federation.forget(*active)
+        assert len(federation.clients) == 2
+    assert not list((run / "records").rglob("*.safetensors"))
