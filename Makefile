@@ -19,11 +19,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train a federation on the embedded digits and show each client's accuracy
+demo: $(READY)  ## train a federation on the embedded digits, then forget one of its clients
 	@rm -rf $(DEMO_RUN)
 	$(BIN)/pfedul train $(DEMO_RUN) --config demo.toml
-	$(BIN)/pfedul status $(DEMO_RUN)
 	$(BIN)/pfedul evaluate $(DEMO_RUN)
+	$(BIN)/pfedul inspect $(DEMO_RUN) --client client-05
+	$(BIN)/pfedul forget $(DEMO_RUN) --client client-05 --yes
+	$(BIN)/pfedul status $(DEMO_RUN)
 
 test: $(READY)  ## run the test suite
 	$(BIN)/python -m pytest
@@ -36,8 +38,9 @@ lint: $(READY)  ## ruff and mypy
 docs: $(READY)  ## write the generated parts of the docs anew
 	$(BIN)/python docs/generate.py
 
-bench: $(READY)  ## measure speed against a bare loop and against pfl
+bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting against retraining
 	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/forget.py
 
 clean:  ## remove the virtual environment and the demo's run
 	rm -rf $(VENV) $(DEMO_RUN) bench/.pfl-venv

@@ -1,7 +1,7 @@
 """Kills a training process, for real, and lets the next one go on; run as a script.
 
     python killing.py RUN random SEED        SIGKILL at random moments until RUN has all rounds
-    python killing.py RUN steps              SIGKILL before each step of a commit in turn
+    python killing.py RUN steps              SIGKILL before every other durable step
 
 The parent never computes; its forked children open RUN, train and die. It
 prints one line for each child: how it ended.
@@ -21,7 +21,7 @@ from typing import Any
 from pfedul import ledger, store
 from toys import reopen
 
-ROUNDS = 6
+ROUNDS = 4
 
 
 def in_child(work: Callable[[], None], kill_after: float | None = None) -> str:
@@ -86,7 +86,7 @@ def kill_at_each_step(run: Path) -> None:
         print(ended, flush=True)
         if ended == "exit 0":
             return
-        step += 1
+        step += 2  # odd steps of one commit, and as the run goes on even ones of others
 
 
 if __name__ == "__main__":

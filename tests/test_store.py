@@ -19,7 +19,7 @@ from pfedul.store import SHARED_FILE, Store
 from pfedul.tensorfile import encode, read_file
 from toys import client_data, create, reopen, tensor_digests
 
-ROUNDS = 6
+ROUNDS = 4
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_killed_before_each_step_of_a_commit_it_ends_with_the_same_bits(
     assert not (tmp_path / "run/staging").exists()
 
 
-@pytest.mark.parametrize("every", [1, 2, 4, 100])
+@pytest.mark.parametrize("every", [1, 2, 3, 100])
 def test_checkpoint_every_changes_no_bit(every, start, uninterrupted, tmp_path):
     shutil.copytree(start, tmp_path / "run")
     with reopen(tmp_path / "run", checkpoint_every=every) as federation:
@@ -311,7 +311,7 @@ def test_a_ledger_write_is_all_or_nothing(start, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(start, run)
     ledger = Ledger(run / "ledger.db")
-    with pytest.raises(sqlite3.Error):
+    with pytest.raises(PfedulError, match="no such table"):
         ledger.write([insert("meta", key="a", value="b"), ("INSERT INTO nowhere VALUES (1)", ())])
     assert ledger.meta("a") is None
     ledger.close()
@@ -342,7 +342,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_full_disk_while_training_loses_nothing(start, uninterrupted, tmp_path, monkeypatch):
     shutil.copytree(start, tmp_path / "run")
-    write, left = Path.write_bytes, [7]
+    write, left = Path.write_bytes, [11]  # a round writes eight files
 
     def fill_up(path, data):
         left[0] -= 1

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -215,7 +216,7 @@ def evaluation(found: Evaluation) -> None:
 
 def table(title: str, rows: list[dict[str, str]]) -> None:
     """Rows of text under a title."""
-    grid = Table(title=title, title_justify="left", title_style="bold")
+    grid = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
     for column in rows[0]:
         grid.add_column(column, overflow="fold")
     for row in rows:

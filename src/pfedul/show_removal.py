@@ -27,11 +27,11 @@ def plan(found: Plan) -> None:
     rows = [
         {
             "layer": layer.name,
-            "parameters": f"{layer.parameters:,}",
+            "size": f"{layer.parameters:,}",
             "score": f"{layer.score:.4f}",
-            "": "█" * round(20 * layer.score / largest),
+            "": "█" * round(12 * layer.score / largest),
             "chosen": "yes" if layer.selected else "",
-            "relative change": f"{layer.relative_change:.1e}" if layer.selected else "",
+            "change": f"{layer.relative_change:.1e}" if layer.selected else "",
             "at bound": f"{layer.at_bound:.1%}" if layer.selected else "",
         }
         for layer in found.layers

@@ -169,7 +169,7 @@ def test_ctrl_c_leaves_the_request_pending_and_the_tensors_untouched(
     assert len(read_status(run)["requests"]) == 1
 
 
-def test_asked_again_in_the_same_process_it_finishes(start, uninterrupted, tmp_path):
+def test_asked_again_in_the_same_process_it_finishes(start, tmp_path):
     run = copied(start, tmp_path / "run")
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
@@ -235,7 +235,7 @@ def test_ctrl_c_in_the_middle_of_a_repair_round_leaves_no_half_round(
     assert tensor_digests(run) == uninterrupted[2]
 
 
-def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, uninterrupted, tmp_path):
+def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, tmp_path):
     """The commit is done, so that the federation must go on without the target."""
     run = copied(start, tmp_path / "run")
     with deep_again(run) as federation:

@@ -10,7 +10,7 @@ from pfedul import PfedulError
 from pfedul.client import perform
 from pfedul.tensorfile import read_file
 from pfedul.unlearn.attribution import layer_scores
-from toys import create, tensor_digests
+from toys import client_data, create, tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
 
@@ -96,7 +96,9 @@ def test_the_paper_divides_updates_by_the_learning_rate_and_scores_do_not_care(r
         fisher = read_file(run / f"records/fisher/{TARGET}.safetensors")["one.weight"]
         now, initial = federation.shared, read_file(run / "init.safetensors")
         score = paper.layers[0].score
-        step = score * fisher / federation.settings.lr**2 * (now["one.weight"] - initial["one.weight"])
+        step = (
+            score * fisher / federation.settings.lr**2 * (now["one.weight"] - initial["one.weight"])
+        )
     expected = now["one.weight"] + step
     torch.testing.assert_close(paper.corrected["one.weight"], expected)
 
@@ -114,6 +116,23 @@ def test_nothing_stands_out_in_a_single_layer(tmp_path):
 def test_at_least_so_many_layers_are_chosen(run):
     with deep_again(run) as federation:
         assert [len(federation.plan(TARGET, at_least=k).selected) for k in (0, 2, 3)] == [1, 2, 3]
+
+
+# Outcomes
+
+
+def test_an_outcome_is_json_even_if_nobody_had_any_accuracy_before(tmp_path):
+    """PPS and CFI are not defined then: null, as JSON has no NaN."""
+    data = client_data(2)
+    (x, y), (test_x, test_y) = data["c0"]
+    data["c0"] = (x, y % 2), (test_x, torch.full_like(test_y, 2))
+    with create(tmp_path / "run", data=data, lr=0.1, local_epochs=10, rounds=1) as federation:
+        federation.train()
+        outcome = federation.forget("c1", no_recalibration=True)
+    assert outcome.before == {"c0": 0.0}
+    found = outcome.as_json()
+    assert found["undefined"] == ["c0"]
+    json.dumps(found, allow_nan=False)
 
 
 # Several targets

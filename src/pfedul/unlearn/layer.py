@@ -54,16 +54,13 @@ def _view(names: tuple[str, ...], weight: float, material: Material) -> LayerVie
     return LayerView(
         shared={name: material.shared[name] for name in names},
         initial={name: material.initial[name] for name in names},
-        target=_in_unit(material.target, names, material.unit),
-        total=_in_unit(material.total, names, material.unit),
+        target={name: material.target[name] for name in names},
+        total={name: material.total[name] for name in names},
+        unit=material.unit,
         score=weight,
         largest=material.largest,
         mean=material.mean,
     )
-
-
-def _in_unit(fisher: Tensors, names: tuple[str, ...], unit: float) -> Tensors:
-    return {name: fisher[name] if unit == 1 else fisher[name] * unit for name in names}
 
 
 def _first_names(layer: Layer, shared: Tensors, initial: Tensors) -> dict[str, str]:

@@ -14,8 +14,10 @@ class LayerView:
     """One chosen layer. Its tensors, under equal names in all four parts, are one vector.
 
     `target` is the Fisher of the targets, summed, and `total` that of all
-    clients present. `score` is the layer's I_l or what an ablation puts in its
-    place; `largest` and `mean` are of the scores of all layers.
+    clients present; `unit` times them is the Fisher that the correction wants
+    (applied as one factor, so that nothing is copied). `score` is the layer's
+    I_l or what an ablation puts in its place; `largest` and `mean` are of the
+    scores of all layers.
     """
 
     shared: Tensors
@@ -25,6 +27,7 @@ class LayerView:
     score: float
     largest: float
     mean: float
+    unit: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ def correct(view: LayerView, options: PaperOptions) -> Corrected:
     """A step along the direction of Eq. 10, clipped entry by entry."""
     steps = direction(view.target, view.shared, view.initial)
     for tensor in steps.values():
-        tensor.mul_(options.step * view.score)
+        tensor.mul_(options.step * view.score * view.unit)
     return add_clipped(view.shared, steps, options.clip * root_mean_square(view.shared))
 
 
