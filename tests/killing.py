@@ -3,7 +3,7 @@
     python killing.py RUN random SEED        SIGKILL at random moments until RUN has all rounds
     python killing.py RUN steps              SIGKILL before every other durable step
 
-The parent never computes; its forked children open RUN, train and die. It
+The parent warms up; its forked children open RUN, train and die. It
 prints one line for each child: how it ended.
 """
 
@@ -13,13 +13,14 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pfedul import ledger, store
-from toys import reopen
+from toys import create, reopen
 
 ROUNDS = 4
 
@@ -51,7 +52,7 @@ def kill_at_random(run: Path, seed: int) -> None:
         print(ended, flush=True)
         if ended == "exit 0":
             return
-        longest *= 1.06
+        longest *= 1.1
 
 
 def dying_before(step: int, run: Path) -> Callable[[], None]:
@@ -89,8 +90,15 @@ def kill_at_each_step(run: Path) -> None:
         step += 2  # odd steps of one commit, and as the run goes on even ones of others
 
 
+def warm_up() -> None:
+    """Pay for what torch loads at first use once, not in every child."""
+    with tempfile.TemporaryDirectory() as folder, create(Path(folder) / "run") as federation:
+        federation.train(1)
+
+
 if __name__ == "__main__":
     folder, how, *rest = sys.argv[1:]
+    warm_up()
     if how == "random":
         kill_at_random(Path(folder), int(rest[0]))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -24,6 +25,7 @@ from pfedul.settings import Settings, changeable, from_mapping, merge, read_toml
 from pfedul.status import read_status
 from pfedul.store import LEDGER_FILE
 from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.removal import check_away, doomed_files
 from pfedul.version import __version__
 
 INTERRUPTED = 130
@@ -239,13 +241,21 @@ def _inspect_targets(
         with show.waiting("Computing the exact Fisher"):
             found["exact_scores"] = federation.exact_scores(*clients)
         running = [layer.score for layer in plan.layers]
-        found["rank_agreement"] = rank_agreement(found["exact_scores"], running)
+        found["rank_agreement"] = _agreement(found["exact_scores"], running)
     if as_json:
         _print_json(found)
         return
     show_removal.plan(plan)
     if exact:
-        show_removal.agreement(found["exact_scores"], running, found["rank_agreement"])
+        show_removal.agreement(found["exact_scores"], found["rank_agreement"])
+
+
+def _agreement(exact: list[float], running: list[float]) -> float | None:
+    """None where there is no ranking to compare: fewer than two layers, or equal scores."""
+    if len(running) < 2:
+        return None
+    found = rank_agreement(exact, running)
+    return None if math.isnan(found) else found
 
 
 @_example("pfedul forget runs/digits --client client-03")
@@ -275,7 +285,9 @@ def forget(
     """
     with _opened(run, data_root) as federation:
         if dry_run:
+            check_away(federation, clients, away)
             _inspect_targets(federation, clients, False, None, as_json, _given(options))
+            _print_doomed(federation, clients, as_json)
             return
         _confirm(clients, yes)
         with show_removal.stages() as on_stage:
@@ -285,6 +297,12 @@ def forget(
         _print_json(found)
     else:
         show_removal.outcome(found)
+
+
+def _print_doomed(federation: Federation, clients: tuple[str, ...], as_json: bool) -> None:
+    files = doomed_files(federation, clients)
+    if not as_json:
+        show.line(f"Would erase: {', '.join(files) or 'no file'}, and the ledger's rows of them.")
 
 
 def _confirm(clients: tuple[str, ...], yes: bool) -> None:

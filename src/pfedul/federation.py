@@ -299,10 +299,12 @@ class Federation:
         on_reply: Callable[[int], None],
         epochs: int | None = None,
         request: int | None = None,
+        also: Sequence[Statement] = (),
     ) -> RoundResult:
         """The next round with these clients, whole but not yet committed.
 
-        `request` names the removal that the round repairs, if it is not an ordinary one.
+        `request` names the removal that the round repairs, if it is not an ordinary one,
+        and `also` are further rows of its commit.
         """
         started, number = time.perf_counter(), self.rounds + 1
         recorder = self._recorder()
@@ -326,7 +328,7 @@ class Federation:
             "record_seconds": recorder.seconds if recorder is not None else 0.0,
         }
         with uninterrupted():
-            self.store.keep(round_rows(result, sha256, request, cost))
+            self.store.keep([*round_rows(result, sha256, request, cost), *also])
             self.shared, self.rounds = result.shared, number
         return result
 

@@ -20,11 +20,13 @@ from rich.text import Text
 from pfedul.evaluation import Evaluation
 from pfedul.federation import Progress
 
+WIDTH_OF_FILES = 120
+
 for stream in (sys.stdout, sys.stderr):
     if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a bar shows a mark
         stream.reconfigure(errors="replace")
 
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 error_console = Console(stderr=True, highlight=False)
 
 SECONDS_BETWEEN_LINES = 2.0
@@ -218,7 +220,7 @@ def table(title: str, rows: list[dict[str, str]]) -> None:
     """Rows of text under a title."""
     grid = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
     for column in rows[0]:
-        grid.add_column(column, overflow="fold")
+        grid.add_column(column, overflow="fold", no_wrap=column in {"layer", "client", "name"})
     for row in rows:
         grid.add_row(*map(Text, row.values()))
     console.print(grid)

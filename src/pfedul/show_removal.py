@@ -44,11 +44,11 @@ def plan(found: Plan) -> None:
         line(f"Note: {note}.")
 
 
-def agreement(exact: Sequence[float], running: Sequence[float], rank: float) -> None:
-    """The exact scores beside the recorded ones."""
-    pairs = ", ".join(f"{a:.3f}/{b:.3f}" for a, b in zip(exact, running, strict=True))
-    line(f"exact / recorded scores: {pairs}")
-    line(f"rank agreement (Spearman): {rank:.3f}")
+def agreement(exact: Sequence[float], rank: float | None) -> None:
+    """The exact scores, in the order of the table, and how well the recorded ones rank."""
+    line(f"exact scores: {', '.join(f'{score:.4f}' for score in exact)}")
+    words = "too few layers, or equal scores" if rank is None else f"{rank:.3f}"
+    line(f"rank agreement of recorded and exact scores (Spearman): {words}")
 
 
 def heat_map(scores: Mapping[str, Sequence[float]], layers: Sequence[str]) -> None:
@@ -123,9 +123,9 @@ def _before_and_after(before: Mapping[str, float], after: Mapping[str, float]) -
 def _preserved(found: Mapping[str, Any]) -> None:
     for key in ("pps", "cfi"):
         interval = found[f"{key}_interval"]
-        words = (
-            "" if interval is None else f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
-        )
+        if interval is None:
+            continue
+        words = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
         line(f"{key.upper():<11} {found[key]:.3f}{words}")
     if found["undefined"]:
         line(f"Left out of both, with accuracy 0 before: {', '.join(found['undefined'])}.")

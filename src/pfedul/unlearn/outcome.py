@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -65,13 +65,17 @@ class Outcome:
 
     @staticmethod
     def from_json(
-        values: Mapping[str, Any], before: Mapping[str, float], after: Mapping[str, float]
+        values: Mapping[str, Any],
+        before: Mapping[str, float],
+        after: Mapping[str, float],
+        not_recalibrated: Sequence[str],
     ) -> Outcome:
         """The inverse of `as_json`; the metrics are worked out anew."""
         names = {spec.name for spec in fields(Outcome)}
         known = {key: value for key, value in values.items() if key in names}
-        for key in ("targets", "not_recalibrated", "notes"):
+        for key in ("targets", "notes"):
             known[key] = tuple(known[key])
+        known["not_recalibrated"] = tuple(not_recalibrated)
         known["stages"] = {name: StageCost(**cost) for name, cost in known["stages"].items()}
         return Outcome(**{**known, "before": before, "after": after})
 
@@ -80,7 +84,7 @@ class Outcome:
         values = asdict(self)
         kept = preservation(self.before, self.after)
         ratios = list(kept.ratios.values())
-        values["pps"], values["cfi"] = kept.pps, kept.cfi
+        values["pps"], values["cfi"] = (kept.pps, kept.cfi) if ratios else (None, None)
         values["pps_interval"] = bootstrap_interval(ratios, pps_of_ratios) if ratios else None
         values["cfi_interval"] = bootstrap_interval(ratios, cfi_of_ratios) if ratios else None
         values["undefined"] = list(kept.undefined)

@@ -25,6 +25,7 @@ from pfedul.store import (
     SHARED_FILE,
     fisher_file,
     personal_file,
+    uninterrupted,
 )
 from pfedul.tensors import Tensors, size_in_bytes
 from pfedul.unlearn import requests as ledger_of
@@ -132,8 +133,8 @@ def make_plan(federation: Federation, targets: Sequence[str], options: ForgetOpt
     recorded = [target for target in targets if target in fisher.clients]
     if federation.rounds and not fisher.clients:
         raise PfedulError(_why_no_record(federation))
-    if not recorded:
-        note = "none of them took part in a round since records began: nothing is corrected"
+    if not recorded or set(recorded) == set(fisher.clients):
+        note = _NEVER_TOOK_PART if not recorded else _NOBODY_TO_COMPARE
         return Plan(tuple(targets), 0.0, (), {}, plan_options, (note,))
     method, _ = METHODS.parse(options.method)
     material = Material(
@@ -145,7 +146,17 @@ def make_plan(federation: Federation, targets: Sequence[str], options: ForgetOpt
         federation.settings.lr,
         plan_options,
     )
-    return method.plan(material)
+    idle = [target for target in targets if target not in recorded]
+    notes = (f"{', '.join(idle)}: {_NEVER_TOOK_PART}",) if idle else ()
+    plan = method.plan(material)
+    return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes))
+
+
+_NEVER_TOOK_PART = "took part in no round since records began, so that nothing is corrected"
+_NOBODY_TO_COMPARE = (
+    "nobody else took part in a round since records began, so that nothing can be attributed: "
+    "the shared tensors are the targets' work alone and should be trained anew"
+)
 
 
 def score_table(federation: Federation) -> dict[str, list[float]]:
@@ -212,7 +223,7 @@ def _remove(removal: Removal) -> None:
         bytes_broadcast=_broadcast_size(removal, shared),
         shared_sha256_before=digests[0],
         shared_sha256_after=digests[1],
-        not_recalibrated=(*missing, *removal.away),
+        not_recalibrated=() if removal.options.no_recalibration else (*missing, *removal.away),
         notes=plan.notes,
     )
     _commit(removal, outcome, shared)
@@ -306,13 +317,19 @@ def _erase(removal: Removal) -> dict[str, int]:
     removal.on_stage("erasure", 0, 1)
     with removal.costs.stage("erasure"):
         rows = ledger_of.count_rows(store.ledger, removal.targets)
-        doomed = [*map(personal_file, removal.targets), *map(fisher_file, removal.targets)]
-        doomed += _erase_records(removal)
-        files = [name for name in doomed if store.has(name)]
+        files = doomed_files(removal.federation, removal.targets, _erase_records(removal))
         sizes = sum(store.locate(name).stat().st_size for name in files)
         store.keep(ledger_of.erase_rows(removal.targets), files)
     removal.on_stage("erasure", 1, 1)
     return {"files": len(files), "bytes": sizes, "rows": rows}
+
+
+def doomed_files(
+    federation: Federation, targets: Sequence[str], also: Sequence[str] = ()
+) -> list[str]:
+    """The files of the run that must go with these targets."""
+    own = [*map(personal_file, targets), *map(fisher_file, targets)]
+    return [name for name in dict.fromkeys([*own, *also]) if federation.store.has(name)]
 
 
 def _erase_records(removal: Removal) -> list[str]:
@@ -321,12 +338,12 @@ def _erase_records(removal: Removal) -> list[str]:
     fisher = StoredFisher(store, federation.clients, federation.bench.split.layers)
     total = fisher.total_without(removal.targets)
     if total is None:
-        return [FISHER_TOTAL_FILE]
+        return [FISHER_TOTAL_FILE, FISHER_RETAINED_FILE]
     if removal.options.forget_records == "all":
         store.stage(FISHER_RETAINED_FILE, total)
         return [FISHER_TOTAL_FILE, *map(fisher_file, fisher.clients)]
     store.stage(FISHER_TOTAL_FILE, total)
-    return []
+    return [FISHER_RETAINED_FILE]  # a sum that an earlier request kept has the targets in it
 
 
 def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
@@ -334,15 +351,17 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     repairs = removal.options.repair_rounds
     status = ledger_of.REPAIRING if repairs else ledger_of.DONE
     request, known = removal.request, outcome.as_json()
+    asked = [] if removal.options.no_recalibration else removal.remaining
     store.keep(
         [
             ledger_of.finish_row(request, status, 0, known),
             *ledger_of.preservation_rows(request, outcome.before, outcome.after),
-            *ledger_of.recalibration_rows(request, removal.remaining, outcome.not_recalibrated),
+            *ledger_of.recalibration_rows(request, asked, outcome.not_recalibrated),
         ]
     )
-    store.commit()
-    federation.leave(removal.targets, shared)
+    with uninterrupted():
+        store.commit()
+        federation.leave(removal.targets, shared)
 
 
 def _repair(removal: Removal) -> Outcome:
@@ -366,14 +385,21 @@ def _repair(removal: Removal) -> Outcome:
 def _repair_round(removal: Removal, number: int, wanted: int) -> None:
     federation = removal.federation
     removal.on_stage("repair", number - 1, wanted)
+    rows = [ledger_of.repaired_row(removal.request, number)]
     with removal.costs.stage("repair") as cost:
-        result = federation.play_round(
-            federation.clients, lambda _: None, epochs=1, request=removal.request.number
-        )
+        try:
+            result = federation.play_round(
+                federation.clients,
+                lambda _: None,
+                epochs=1,
+                request=removal.request.number,
+                also=rows,
+            )
+        finally:
+            federation.store.drop()
+            federation.store.commit()
         if not federation.engine.in_process:
             cost.cpu_seconds += sum(reply.cpu_seconds for reply in result.accepted)
-        federation.store.keep([ledger_of.repaired_row(removal.request, number)])
-        federation.store.commit()
     removal.on_stage("repair", number, wanted)
 
 

@@ -99,6 +99,7 @@ def read_outcome(ledger: Ledger, request: Request) -> Outcome:
         request.outcome,
         before={row["client"]: row["accuracy_before"] for row in rows},
         after={row["client"]: row["accuracy_after"] for row in rows},
+        not_recalibrated=not_recalibrated(ledger, request),
     )
 
 
@@ -141,13 +142,16 @@ def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
     )
 
 
+_OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined"}
+
+
 def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
     """The request honoured, with what was done for it.
 
     Figures of single remaining clients are not in it: they are rows of their own,
     which can be erased when that client is forgotten in turn.
     """
-    kept = {key: value for key, value in outcome.items() if key not in {"before", "after"}}
+    kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
     sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
     return sql, (status, repaired, json.dumps(kept), request.number)
 
