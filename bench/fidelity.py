@@ -45,9 +45,9 @@ from pfedul.data import ClientData, Samples
 from pfedul.records.fisher import FisherSource
 from pfedul.tensors import Tensors, load_tensors
 from pfedul.unlearn import PlanOptions, plan_removal
+from speed import write_page
 
 PAGE = Path(__file__).parent.parent / "docs/fidelity.md"
-START, END = "<!-- trial: start -->\n", "<!-- trial: end -->\n"
 ROUNDS = 15
 
 SETTINGS: dict[str, Any] = {
@@ -359,9 +359,7 @@ def main() -> None:
     print(text)
     print(json.dumps({name: vars(row) for name, row in rows.items()}), file=sys.stderr)
     if chosen.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(START)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{START}{text}{END}{after}", encoding="utf-8")
+        write_page(PAGE, "trial", text)
 
 
 if __name__ == "__main__":

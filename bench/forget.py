@@ -38,9 +38,8 @@ from pfedul.registry import NoOptions
 from pfedul.split import Split, split_head
 from pfedul.tensors import Tensors, read_tensors
 from pfedul.unlearn import PlanOptions, plan_removal
-from speed import PAGE, machine
+from speed import PAGE, machine, write_page
 
-START, END = "<!-- forget: start -->\n", "<!-- forget: end -->\n"
 REPEATS = 7
 
 
@@ -191,9 +190,7 @@ def main() -> None:
     text = "\n".join(parts)
     print(text)
     if chosen.write:
-        page = PAGE.read_text(encoding="utf-8")
-        before, after = page.split(START)[0], page.split(END)[1]
-        PAGE.write_text(f"{before}{START}{text}{END}{after}", encoding="utf-8")
+        write_page(PAGE, "forget", text)
 
 
 if __name__ == "__main__":

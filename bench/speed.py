@@ -27,7 +27,6 @@ ROOT = HERE.parent
 PFL_VENV = HERE / ".pfl-venv"
 PFL_VERSION = "0.6.0"
 PAGE = ROOT / "docs/benchmarks.md"
-START, END = "<!-- speed: start -->\n", "<!-- speed: end -->\n"
 
 Costs = dict[str, list[dict[str, float]]]
 
@@ -145,11 +144,12 @@ def machine() -> str:
     )
 
 
-def write_page(text: str) -> None:
-    """Replace the measured part of docs/benchmarks.md."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}{text}{END}{after}", encoding="utf-8")
+def write_page(page: Path, part: str, text: str) -> None:
+    """Replace the measured part of a page of the docs, which stands between two comments."""
+    start, end = f"<!-- {part}: start -->\n", f"<!-- {part}: end -->\n"
+    known = page.read_text(encoding="utf-8")
+    before, after = known.split(start)[0], known.split(end)[1]
+    page.write_text(f"{before}{start}{text}{end}{after}", encoding="utf-8")
 
 
 def main() -> None:
@@ -164,7 +164,7 @@ def main() -> None:
     text = "\n".join(parts)
     print(text)
     if chosen.write:
-        write_page(text)
+        write_page(PAGE, "speed", text)
 
 
 if __name__ == "__main__":

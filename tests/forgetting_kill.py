@@ -12,20 +12,18 @@ with one thread: what torch imports when it is first used is then there for all.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from deadly import dying_before
 from killing import in_child
-from pfedul import Federation, ledger, store
+from pfedul import Federation
 from toys import QUICK, client_data
 
 CLIENTS = 4
@@ -76,33 +74,6 @@ def _forget(run: Path, options: dict[str, Any]) -> None:
         federation.forget(TARGET, **options)
 
 
-def _dying_before(step: int, work: Callable[[], None]) -> Callable[[], None]:
-    """Work that is killed just before its step-th durable act."""
-
-    def dying() -> None:
-        acts = 0
-
-        def deadly(act: Callable[..., Any]) -> Callable[..., Any]:
-            def counted(*arguments: Any, **options: Any) -> Any:
-                nonlocal acts
-                acts += 1
-                if acts == step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return act(*arguments, **options)
-
-            return counted
-
-        # A kill loses nothing that was written, so that syncs need only be counted.
-        os.fsync = deadly(lambda _descriptor: None)
-        os.replace = deadly(os.replace)
-        Path.unlink = deadly(Path.unlink)  # type: ignore[method-assign]
-        store.shutil.rmtree = deadly(store.shutil.rmtree)
-        ledger.Ledger.write = deadly(ledger.Ledger.write)  # type: ignore[method-assign]
-        work()
-
-    return dying
-
-
 def uninterrupted_seconds(run: Path, name: str, options: dict[str, Any]) -> float:
     """How long it takes when nobody kills it."""
     started = time.perf_counter()
@@ -118,7 +89,7 @@ def kill_at_steps(run: Path, every: int, options: dict[str, Any]) -> None:
         number += 1
         copy = copied(run, run.with_name(f"{run.name}-{number}"))
         step = 1 + (number - 1) * every
-        ended = in_child(_dying_before(step, lambda copy=copy: _forget(copy, options)))
+        ended = in_child(dying_before(step, lambda copy=copy: _forget(copy, options)))
         print(ended, flush=True)
 
 

@@ -17,9 +17,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from pfedul import ledger, store
+from deadly import dying_before
 from toys import create, reopen
 
 ROUNDS = 4
@@ -55,35 +54,10 @@ def kill_at_random(run: Path, seed: int) -> None:
         longest *= 1.1
 
 
-def dying_before(step: int, run: Path) -> Callable[[], None]:
-    """Work that is killed just before its step-th durable act: a sync, a move or a ledger write."""
-
-    def work() -> None:
-        acts = 0
-
-        def deadly(act: Callable[..., Any]) -> Callable[..., Any]:
-            def counted(*arguments: Any, **options: Any) -> Any:
-                nonlocal acts
-                acts += 1
-                if acts == step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return act(*arguments, **options)
-
-            return counted
-
-        for module, name in ((store.os, "fsync"), (store.os, "replace"), (store.shutil, "rmtree")):
-            setattr(module, name, deadly(getattr(module, name)))
-        ledger.Ledger.write = deadly(ledger.Ledger.write)  # type: ignore[method-assign]
-        with reopen(run, checkpoint_every=2) as federation:
-            federation.train(ROUNDS)
-
-    return work
-
-
 def kill_at_each_step(run: Path) -> None:
     step = 1
     while True:
-        ended = in_child(dying_before(step, run))
+        ended = in_child(dying_before(step, lambda: train_on(run, every=2)))
         print(ended, flush=True)
         if ended == "exit 0":
             return

@@ -10,35 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from commands import refuse, succeed
 from pfedul.cli import main
 from toys import create, tensor_digests
 
 FAST = "--clients 3 --samples 120 --local-epochs 1 --model mlp --engine inline --partition iid"
-
-
-def call(*words: str | Path):
-    """Run a command in this process."""
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def succeed(*words: str | Path) -> str:
-    result = call(*words)
-    assert result.exit_code == 0, result.output + str(result.exception)
-    return result.stdout
-
-
-def refuse(*words: str | Path) -> str:
-    """The one sentence of a command that must fail."""
-    result = call(*words)
-    assert result.exit_code not in {0, None}
-    assert result.stdout == ""
-    assert isinstance(result.exception, SystemExit), result.exception
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error:")]
-    assert len(lines) == 1
-    assert "Traceback" not in result.stderr
-    return result.stderr
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +175,7 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_no_round(tmp_path):
     assert "Another process" in refuse("evaluate", run)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "Traceback" not in errors
     rounds = json.loads(succeed("status", run, "--json"))["rounds"]
     assert f"Stopped after round {rounds}, which is saved" in errors
@@ -241,8 +218,8 @@ def test_ctrl_c_while_workers_work_leaves_none_behind(tmp_path):
     process = start_training(run, "--rounds", "100000", "--engine", "processes", "--workers", "2")
     wait_for_rounds(run, 2)
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
     children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True)
     assert children.stdout == ""
 

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from commands import call, refuse, succeed
 from forgetting_kill import copied
-from pfedul.cli import main
 from toys import tensor_digests
 
 FAST = (
@@ -17,34 +16,11 @@ FAST = (
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def call(*words: str | Path):
-    """Run a command in this process."""
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def succeed(*words: str | Path) -> str:
-    result = call(*words)
-    assert result.exit_code == 0, result.output + str(result.exception)
-    return result.stdout
-
-
 def read(*words: str | Path):
     def refuse_constant(name):
         raise AssertionError(f"{name} is not JSON")
 
     return json.loads(succeed(*words, "--json"), parse_constant=refuse_constant)
-
-
-def refuse(*words: str | Path) -> str:
-    """The one sentence of a command that must fail."""
-    result = call(*words)
-    assert result.exit_code not in {0, None}
-    assert result.stdout == ""
-    assert isinstance(result.exception, SystemExit), result.exception
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error:")]
-    assert len(lines) == 1
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
 
 
 @pytest.fixture(scope="module")

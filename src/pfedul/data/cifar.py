@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from pfedul.data.contents import contents
-from pfedul.data.dataset import Dataset
+from pfedul.data.dataset import Dataset, DatasetKind
 from pfedul.data.files import Layout, SearchPath, Wanted, find
 from pfedul.data.images import images_from_bytes
 from pfedul.data.pickles import PickledArray, read_plain_pickle
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
+from pfedul.registry import NoOptions
 
 PIXELS = 3 * 32 * 32
 PUBLISHED = "Alex Krizhevsky, https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -52,6 +53,19 @@ def layouts(title: str, binary_folder: str, train: str, test: str) -> tuple[Layo
     return (
         Layout((binary_folder,), (f"{train}.bin", f"{test}.bin"), f"{title}-binary.tar.gz"),
         Layout((python,), (train, test), f"{title}-python.tar.gz"),
+    )
+
+
+def dataset_kind(kind: CifarKind, summary: str) -> DatasetKind:
+    """The entry of the registry for one of the two data sets."""
+    return DatasetKind(
+        name=kind.wanted.name,
+        summary=summary,
+        options=NoOptions,
+        files=kind.wanted.files,
+        published=PUBLISHED,
+        licence=LICENCE,
+        load=lambda search, _options: load_cifar(search, kind),
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pfedul.data.cifar import LICENCE, PUBLISHED, CifarKind, layouts, load_cifar
-from pfedul.data.dataset import Dataset, DatasetKind
-from pfedul.data.files import SearchPath, Wanted
-from pfedul.registry import NoOptions
+from pfedul.data.cifar import PUBLISHED, CifarKind, dataset_kind, layouts
+from pfedul.data.files import Wanted
 
 _TRAIN, _TEST = "train", "test"
 
@@ -28,17 +26,4 @@ KIND = CifarKind(
 )
 
 
-def load(search: SearchPath, _options: NoOptions) -> Dataset:
-    """The official training and test parts, with fine labels."""
-    return load_cifar(search, KIND)
-
-
-CIFAR100 = DatasetKind(
-    name=KIND.wanted.name,
-    summary="60,000 colour images, 32 x 32 points; 100 classes",
-    options=NoOptions,
-    files=KIND.wanted.files,
-    published=PUBLISHED,
-    licence=LICENCE,
-    load=load,
-)
+CIFAR100 = dataset_kind(KIND, "60,000 colour images, 32 x 32 points; 100 classes")
