@@ -204,6 +204,8 @@ class Store:
 
     def roll_back(self) -> None:
         """Forget everything that was not committed."""
+        if self._publishing:  # it is committed, and the next opening finishes it
+            return
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
         self._unit.clear()
         self._begin_batch()

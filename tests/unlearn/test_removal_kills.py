@@ -261,3 +261,24 @@ def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, tmp_path):
         federation.forget(TARGET, **STRONG)
         federation.train(3)
     assert tensor_digests(run) == tensor_digests(tmp_path / "other")
+
+
+def test_a_disk_that_fails_after_the_transaction_loses_nothing(start, tmp_path, monkeypatch):
+    """The removal is committed by then: the next opening finishes it."""
+    run = copied(start, tmp_path / "run")
+    replace_file = os.replace
+
+    def fail(source, target):
+        if "/staging/" in str(source) and "/unit/" not in str(source):
+            raise OSError(5, "Input/output error")
+        replace_file(source, target)
+
+    federation = deep_again(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(PfedulError, match="Input/output error"):
+            federation.forget(TARGET)
+    federation.close()
+    with deep_again(run) as federation:
+        assert TARGET not in federation.clients
+    assert not (run / "clients" / TARGET).exists()

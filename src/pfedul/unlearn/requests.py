@@ -121,7 +121,8 @@ def repaired_row(request: Request, rounds: int) -> Statement:
 
 def withdraw(ledger: Ledger, request: Request) -> None:
     """Take back a request for which nothing was done."""
-    ledger.write([("DELETE FROM requests WHERE request = ?", (request.number,))])
+    sql = "DELETE FROM requests WHERE request = ? AND status = ?"
+    ledger.write([(sql, (request.number, PENDING))])
 
 
 def erase_rows(targets: Sequence[str]) -> list[Statement]:
