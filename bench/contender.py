@@ -4,8 +4,9 @@
 
 `bare` is the floor: the local training of a round in plain PyTorch, without
 aggregation, checks or storage. `inline` and `workers` (two processes) are whole
-rounds of pfedul: train, check, aggregate, commit to disk. All three take
-shuffled batches, one thread a process and plain SGD, without evaluation.
+rounds of pfedul: train, check, aggregate, commit to disk; no records for
+forgetting are kept, as the peers keep none. All three take shuffled batches, one
+thread a process and plain SGD, without evaluation.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ def run_pfedul(
             model=partial(build, name),
             personalization="fedavg",
             evaluate_every=0,
+            record="none",
             **common,
             **settings,
         )

@@ -99,6 +99,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "3 ordinary rounds without the target, nothing else": {**NOTHING, "repair_rounds": 3},
 }
 
+SEED_BY_SEED = (
+    "untouched",
+    "retrained",
+    "paper, as printed",
+    "reset 0.3, all layers",
+    "reset 0.3 of random entries (control)",
+    "reset 0.5, all layers, 3 repair rounds",
+)
+
 EARLY_STOPS = (3, 6, 10)
 """Rounds after which retraining is looked at on its way: what a smaller budget buys."""
 
@@ -341,7 +350,20 @@ def table(rows: dict[str, Row], seeds: list[int]) -> str:
         parts = [cell(row.stale), cell(row.remaining), cell(row.probe), cell(row.pps)]
         spent = statistics.fmean(row.cpu) / full
         lines.append(f"| {name} | {' | '.join(parts)} | {spent:.1%} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *by_seed(rows, seeds)]) + "\n"
+
+
+def by_seed(rows: dict[str, Row], seeds: list[int]) -> list[str]:
+    """The strongest surface, seed by seed: some targets have little to be forgotten."""
+    lines = [
+        "Stale head, seed by seed:",
+        "",
+        f"| | {' | '.join(f'seed {seed}' for seed in seeds)} |",
+        "|---" * (len(seeds) + 1) + "|",
+    ]
+    for name in SEED_BY_SEED:
+        lines.append(f"| {name} | {' | '.join(f'{value:.3f}' for value in rows[name].stale)} |")
+    return lines
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ def test_a_bad_reply_touches_nothing_and_is_named(changes, reason):
 
 def test_shared_tensors_that_are_not_finite_are_refused():
     shared = {**reply("a").shared, "w": torch.tensor([1.0, math.nan])}
-    assert "'w'" in check_reply(reply("a", shared=shared), RULES, SHARED, "a")[0]
+    assert "not finite" in check_reply(reply("a", shared=shared), RULES, SHARED, "a")[0]
 
 
 def test_large_finite_values_are_not_taken_for_infinite():
@@ -126,7 +126,7 @@ def test_an_update_too_long_to_measure_is_refused():
     rules = replace(RULES, shared=shared, personal={}, parameters=frozenset({"w"}))
     far = reply("a", shared={"w": -shared["w"]}, personal={})
     reason, _ = check_reply(far, rules, shared, "a")
-    assert reason == "the norm of its update is not finite"
+    assert reason == "its shared tensors have values that are not finite"
 
 
 def test_an_unknown_client_is_refused():

@@ -8,7 +8,7 @@ memory does not grow with the number of clients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -148,7 +148,7 @@ def check_reply(
             _check_sender(reply, rules, asked)
             or _check_layout("shared", reply.shared, rules.shared)
             or _check_layout("personal", reply.personal, rules.personal)
-            or _check_finite(reply)
+            or _check_finite(reply, checked_by_norm=rules.parameters)
         )
         norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
         return reason or _check_norm(norm, rules), norm
@@ -170,7 +170,7 @@ def check_personal(reply: Reply, rules: Rules, asked: str) -> str | None:
 
 def _check_norm(norm: float, rules: Rules) -> str | None:
     if not math.isfinite(norm):
-        return "the norm of its update is not finite"
+        return "its shared tensors have values that are not finite"
     if rules.max_update_norm is not None and norm > rules.max_update_norm:
         return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}"
     return None
@@ -201,8 +201,10 @@ def _check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str 
     return None
 
 
-def _check_finite(reply: Reply) -> str | None:
-    for part, tensors in (("shared", reply.shared), ("personal", reply.personal)):
+def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | None:
+    """`checked_by_norm`: shared tensors whose norm will show what is not finite, in one pass."""
+    shared = {name: t for name, t in reply.shared.items() if name not in checked_by_norm}
+    for part, tensors in (("shared", shared), ("personal", reply.personal)):
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not _is_finite(tensor):
                 return f"{part} tensor '{name}' has values that are not finite"
@@ -221,12 +223,15 @@ def _is_finite(tensor: Tensor) -> bool:
 
 def update_norm(before: Tensors, after: Tensors, parameters: frozenset[str]) -> float:
     """Euclidean length of a client's update, over parameters only: statistics are no update."""
-    squares = (
-        float(torch.linalg.vector_norm(before[name] - after[name], dtype=torch.float64)) ** 2
-        for name in before
-        if name in parameters
-    )
-    return math.sqrt(sum(squares))
+    return math.hypot(*(_length(before[n] - after[n]) for n in before if n in parameters))
+
+
+def _length(change: Tensor) -> float:
+    # Double precision costs three times as much and is only needed for huge values.
+    length = float(torch.linalg.vector_norm(change))
+    if math.isfinite(length):
+        return length
+    return float(torch.linalg.vector_norm(change, dtype=torch.float64))
 
 
 class StreamingMean:
@@ -247,7 +252,7 @@ class StreamingMean:
             if not tensor.is_floating_point():
                 self._keep_largest(name, tensor)
             elif name in self._sums:
-                self._sums[name].add_(tensor, alpha=weight)
+                _add_weighted(self._sums[name], tensor, weight)
             else:
                 self._sums[name] = tensor.to(torch.float64, copy=True).mul_(weight)
         self._weight += weight
@@ -257,9 +262,27 @@ class StreamingMean:
         self._sums[name] = tensor.clone() if known is None else torch.maximum(known, tensor)
 
     def result(self) -> Tensors:
+        """The mean; nothing can be added after it."""
         means = {}
         for name, like in self._like.items():
             total = self._sums[name]
-            mean = total / self._weight if total.is_floating_point() else total
+            mean = total.div_(self._weight) if total.is_floating_point() else total
             means[name] = mean.to(like.dtype)
         return means
+
+
+def _add_weighted(total: Tensor, tensor: Tensor, weight: int) -> None:
+    """total += weight * tensor, converted to double precision piece by piece.
+
+    In pieces that stay in the processor's cache this takes less than half the time
+    of torch's own addition of two types.
+    """
+    piece = torch.empty(_PIECE, dtype=total.dtype)
+    pieces = torch.split(total.view(-1), _PIECE), torch.split(tensor.reshape(-1), _PIECE)
+    for into, part in zip(*pieces, strict=True):
+        wide = piece[: len(part)]
+        wide.copy_(part)
+        into.add_(wide, alpha=weight)
+
+
+_PIECE = 1 << 15
