@@ -15,6 +15,7 @@ from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.unlearn import CORRECTIONS
 
 NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
 HERE = Path(__file__).parent
@@ -50,6 +51,7 @@ def choices_page() -> str:
         "Partitions": show.choice_rows(PARTITIONS),
         "Models": show.choice_rows(MODELS),
         "Personalisations": show.personalization_rows(PERSONALIZATIONS),
+        "Corrections": show.choice_rows(CORRECTIONS),
     }
     sections = [f"## {title}\n\n{_markdown(rows)}" for title, rows in tables.items()]
     return "# Choices\n\n" + NOTE + intro + "\n" + "\n".join(sections)
