@@ -45,13 +45,13 @@ def train_on(run: Path, every: int) -> None:
 def kill_at_random(run: Path, seed: int) -> None:
     """Windows of life grow until the run is finished, so that it always ends."""
     rng = random.Random(seed)
-    longest = 0.02
+    longest = 0.01
     while True:
         ended = in_child(lambda: train_on(run, rng.choice([1, 2])), rng.uniform(0, longest))
         print(ended, flush=True)
         if ended == "exit 0":
             return
-        longest *= 1.1
+        longest *= 1.06
 
 
 def kill_at_each_step(run: Path) -> None:

@@ -52,7 +52,7 @@ def kill(run: Path, *how: str) -> list[str]:
 def test_killed_at_random_moments_it_ends_with_the_same_bits(seed, start, uninterrupted, tmp_path):
     shutil.copytree(start, tmp_path / "run")
     ends = kill(tmp_path / "run", "random", str(seed))
-    assert ends.count("killed") >= 20
+    assert ends.count("killed") >= 10
     assert ends[-1] == "exit 0"
     assert tensor_digests(tmp_path / "run") == uninterrupted
 
