@@ -89,7 +89,6 @@ from toys import create
 with create(Path({str(tmp_path / "run")!r}), engine="processes", workers=1) as federation:
     federation.evaluate()
     print(federation.engine._workers[0].process.pid, flush=True)
-    federation.bench.training
     from pfedul.client import Task
     run = federation.engine.run(
         Task("fit", 1, epochs=10**6), ["c0"], federation.shared, federation.locate_personal

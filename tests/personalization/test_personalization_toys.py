@@ -83,6 +83,6 @@ def test_ditto_with_a_strong_pull_ends_at_the_global_model():
 
 
 def test_momentum_is_fresh_in_every_round():
-    first = FEDPER.fit(one_sample_job(FEDPER, momentum=0.9))
-    again = FEDPER.fit(one_sample_job(FEDPER, momentum=0.9))
+    job = one_sample_job(FEDPER, momentum=0.9, epochs=3)  # one model object, as in a worker
+    first, again = FEDPER.fit(job), FEDPER.fit(job)
     assert torch.equal(first.shared["body.weight"], again.shared["body.weight"])
