@@ -9,7 +9,6 @@ import torch
 from pfedul.errors import PfedulError
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.corrections import Corrected, LayerView
-from pfedul.unlearn.corrections.reset import highest
 
 
 def tensors(w: list[float], b: list[float]) -> dict[str, torch.Tensor]:
@@ -221,14 +220,6 @@ def test_reset_never_takes_what_is_not_the_targets():
     assert found.tensors["w"].tolist() == [3.0, 1.0]
     assert found.tensors["b"].tolist() == [4.0, 0.0]
     assert found.at_bound == 0.5
-
-
-def test_of_equal_shares_the_first_are_taken():
-    assert highest(torch.full((5,), 0.5), 3).tolist() == [True, True, True, False, False]
-    assert highest(torch.tensor([0.1, 0.9, 0.5, 0.5, 0.5]), 2).tolist() == [
-        *(False, True, True, False, False)
-    ]
-    assert highest(torch.tensor([0.3, 0.2]), 0).tolist() == [False, False]
 
 
 def test_reset_is_the_same_in_every_unit():

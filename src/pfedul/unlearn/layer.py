@@ -12,7 +12,6 @@ from pfedul.errors import PfedulError
 from pfedul.split import Layer
 from pfedul.tensors import Tensors
 from pfedul.unlearn.corrections import Correction, LayerView
-from pfedul.unlearn.corrections.bounded import norm
 from pfedul.unlearn.plan_result import LayerPlan
 
 
@@ -44,9 +43,8 @@ def plan_layer(
     first = _first_names(layer, material.shared, material.initial)
     view = _view(tuple(dict.fromkeys(first.values())), weight, material)
     found = correction.correct(view, options)
-    changes = {name: _distance(view.shared, found.tensors, name) for name in view.shared}
-    relative = _relative_change(layer, changes, view.shared)
-    corrected = {name: found.tensors[twin] for name, twin in first.items() if changes[twin]}
+    relative = _relative_change(layer, math.hypot(*found.changes.values()), view.norm)
+    corrected = {name: found.tensors[twin] for name, twin in first.items() if found.changes[twin]}
     return replace(row, relative_change=relative, at_bound=found.at_bound), corrected
 
 
@@ -83,13 +81,7 @@ def _equal(shared: Tensors, initial: Tensors, name: str, other: str) -> bool:
     return name == other or all(torch.equal(part[name], part[other]) for part in (shared, initial))
 
 
-def _distance(before: Tensors, after: Tensors, name: str) -> float:
-    change = after[name] - before[name]
-    return float(torch.linalg.vector_norm(change, dtype=torch.float64))
-
-
-def _relative_change(layer: Layer, changes: dict[str, float], shared: Tensors) -> float:
-    change, size = math.hypot(*changes.values()), norm(shared)
+def _relative_change(layer: Layer, change: float, size: float) -> float:
     if not math.isfinite(change + size):
         raise PfedulError(
             f"The layer '{layer.name}' has NaN or infinite weights, now or before training; "

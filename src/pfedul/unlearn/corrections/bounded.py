@@ -2,17 +2,25 @@
 
 The paper leaves open what ||theta_l||_2 and d_l are taken over: here over all
 tensors of the layer together, as one vector, the same for bound and direction.
+All is done piece by piece, so that a piece is read from memory once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from pfedul.tensors import Tensors
-from pfedul.unlearn.corrections.kind import Corrected
+from pfedul.tensors import Tensors, empty, pieces, wide, wide_type
+from pfedul.unlearn.corrections.kind import Corrected, LayerView
+from pfedul.unlearn.corrections.scratch import Scratch
+
+Steps = Iterator[tuple[Tensor, ...]]
+"""Pieces of a tensor's steps, each with the piece of theta that it belongs to."""
+
+_LARGEST = torch.finfo(torch.float32).max
 
 
 def require_clip(clip: float) -> None:
@@ -21,44 +29,59 @@ def require_clip(clip: float) -> None:
         raise ValueError(f"clip must be a number above 0, not {clip}")
 
 
-def norm(tensors: Tensors) -> float:
-    """The Euclidean norm of the layer as one vector.
+def bound_of(view: LayerView, clip: float) -> float:
+    """delta_l of Eq. 11: clip * ||theta_l||_2 / sqrt(d_l)."""
+    return clip * view.norm / math.sqrt(max(1, view.entries))
 
-    >>> norm({"w": torch.tensor([3.0]), "b": torch.tensor([4.0])})
-    5.0
+
+def empty_steps(view: LayerView) -> Tensors:
+    """Room for the direction, in which the corrected tensors are then made."""
+    return {name: empty(t.shape, wide_type(t)) for name, t in view.shared.items()}
+
+
+def directed(view: LayerView, steps: Tensors, name: str, peak: float = 1.0) -> Steps:
+    """The pieces of a tensor's steps with Eq. 10 in them: F / peak * (theta - theta_init).
+
+    Each is filled when it is asked for, and so is in the cache for what comes next.
     """
-    norms = (torch.linalg.vector_norm(t, dtype=torch.float64) for t in tensors.values())
-    return math.hypot(*map(float, norms))
+    parts = (steps[name], view.shared[name], view.initial[name], view.target[name])
+    for step, theta, start, fisher in pieces(*parts):
+        torch.sub(wide(theta), wide(start), out=step)
+        step.mul_(fisher if peak == 1.0 else fisher / peak)
+        yield step, theta
 
 
-def root_mean_square(tensors: Tensors) -> float:
-    """||v||_2 / sqrt(d) of the layer as one vector."""
-    return norm(tensors) / math.sqrt(max(1, entries(tensors)))
+def add_clipped(
+    view: LayerView, steps: Tensors, walks: dict[str, Steps], scale: float, bound: float
+) -> Corrected:
+    """Eq. 11: theta + clip(scale * step, -bound, bound), made in place of the steps.
+
+    The bound is brought into the unit of the steps, which saves a multiplication.
+    """
+    scale = max(-_LARGEST, min(scale, _LARGEST))
+    limit, scratch = _limit(scale, bound), Scratch.like(steps)
+    found = {name: _clip(walk, scale, limit, scratch) for name, walk in walks.items()}
+    return Corrected(
+        tensors={name: steps[name].to(tensor.dtype) for name, tensor in view.shared.items()},
+        changes={name: math.sqrt(square) for name, (square, _) in found.items()},
+        at_bound=sum(count for _, count in found.values()) / max(1, view.entries),
+    )
 
 
-def entries(tensors: Tensors) -> int:
-    """d_l."""
-    return sum(tensor.numel() for tensor in tensors.values())
+def _limit(scale: float, bound: float) -> float:
+    if not scale:
+        return bound and _LARGEST
+    return min(bound / abs(scale), _LARGEST)
 
 
-def direction(fisher: Tensors, shared: Tensors, initial: Tensors) -> Tensors:
-    """Eq. 10: F * (theta - theta_init), element by element, in single precision or better."""
-    return {
-        name: (_wide(tensor) - _wide(initial[name])).mul_(fisher[name])
-        for name, tensor in shared.items()
-    }
-
-
-def add_clipped(shared: Tensors, steps: Tensors, bound: float) -> Corrected:
-    """Eq. 11: theta + clip(step, -bound, bound), element by element."""
-    at_bound = sum(int((step.abs() >= bound).count_nonzero()) for step in steps.values())
-    tensors = {
-        name: (_wide(tensor) + steps[name].clamp(-bound, bound)).to(tensor.dtype)
-        for name, tensor in shared.items()
-    }
-    return Corrected(tensors, at_bound / max(1, entries(shared)))
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    """Half precision could not hold a Fisher, let alone a product with one."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+def _clip(walk: Steps, scale: float, limit: float, scratch: Scratch) -> tuple[float, int]:
+    """The squared change of one tensor, and how many of its entries are at the bound."""
+    squares, reached = 0.0, 0
+    for step, theta in walk:
+        count = scratch.count_from(step, limit)
+        if count:
+            step.clamp_(-limit, limit)
+        torch.add(wide(theta), step, alpha=scale, out=step)
+        squares += scratch.squared_distance(step.to(theta.dtype), theta)
+        reached += count
+    return squares, reached

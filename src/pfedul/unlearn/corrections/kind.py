@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
-from pfedul.tensors import Tensors
+from pfedul.tensors import Tensors, norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +30,28 @@ class LayerView:
     mean: float
     unit: float = 1.0
 
+    @cached_property
+    def norm(self) -> float:
+        """||theta_l||_2, over all tensors of the layer as one vector."""
+        return norm(self.shared)
+
+    @property
+    def entries(self) -> int:
+        """d_l."""
+        return sum(tensor.numel() for tensor in self.shared.values())
+
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
     """The layer's tensors after the correction, not the change: adding one would round.
 
-    `at_bound` is the share of entries that went as far as the correction lets any go.
+    `changes` has, for each tensor, the Euclidean norm of the change that is left
+    after rounding. `at_bound` is the share of entries that went as far as the
+    correction lets any go.
     """
 
     tensors: Tensors
+    changes: dict[str, float]
     at_bound: float
 
 

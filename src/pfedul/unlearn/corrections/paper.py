@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from pfedul.unlearn.corrections.bounded import (
     add_clipped,
-    direction,
+    bound_of,
+    directed,
+    empty_steps,
     require_clip,
-    root_mean_square,
 )
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
 
@@ -35,10 +36,10 @@ class PaperOptions:
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:
     """A step along the direction of Eq. 10, clipped entry by entry."""
-    steps = direction(view.target, view.shared, view.initial)
-    for tensor in steps.values():
-        tensor.mul_(options.step * view.score * view.unit)
-    return add_clipped(view.shared, steps, options.clip * root_mean_square(view.shared))
+    steps = empty_steps(view)
+    walks = {name: directed(view, steps, name) for name in steps}
+    scale = options.step * view.score * view.unit
+    return add_clipped(view, steps, walks, scale, bound_of(view, options.clip))
 
 
 PAPER = Correction(

@@ -8,14 +8,16 @@ reset, however large the fraction.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pfedul.unlearn.corrections.bounded import entries
+from pfedul.tensors import empty, pieces
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
+from pfedul.unlearn.corrections.scratch import Scratch
+from pfedul.unlearn.corrections.shares import Cut, Flags, cut, share
 
 
 @dataclass(frozen=True)
@@ -31,37 +33,42 @@ class ResetOptions:
 
 def correct(view: LayerView, options: ResetOptions) -> Corrected:
     """Initial values where the share is highest, the layer's own bits everywhere else."""
-    shares = torch.cat([_shares(view, name) for name in view.shared])
     fraction = options.fraction * view.score / view.mean if view.mean else 0.0
-    mask = highest(shares, round(min(1.0, fraction) * len(shares)))
-    parts = torch.split(mask, [tensor.numel() for tensor in view.shared.values()])
-    tensors = {
-        name: torch.where(part.view(tensor.shape), view.initial[name].to(tensor.dtype), tensor)
-        for (name, tensor), part in zip(view.shared.items(), parts, strict=True)
-    }
-    return Corrected(tensors, int(mask.count_nonzero()) / max(1, entries(view.shared)))
+    count, scratch = round(min(1.0, fraction) * view.entries), Scratch.like(view.shared)
+    taken = cut(view.target, view.total, count, scratch)
+    found = {name: _reset(view, name, taken, scratch) for name in view.shared}
+    return Corrected(
+        tensors={name: after for name, (after, _, _) in found.items()},
+        changes={name: math.sqrt(square) for name, (_, square, _) in found.items()},
+        at_bound=sum(count for _, _, count in found.values()) / max(1, view.entries),
+    )
 
 
-def _shares(view: LayerView, name: str) -> Tensor:
-    shares = view.target[name] / view.total[name]
-    return shares.nan_to_num_(nan=0.0, posinf=1.0).flatten()
+def _reset(view: LayerView, name: str, taken: Cut, scratch: Scratch) -> tuple[Tensor, float, int]:
+    """The tensor with what the cut takes reset, the squared change, and how many those are."""
+    shared = view.shared[name]
+    after, square, count = empty(shared.shape, shared.dtype), 0.0, 0
+    parts = (shared, view.initial[name], view.target[name], view.total[name], after)
+    for theta, start, own, everyone, into in pieces(*parts):
+        flags, shares = scratch.flags[: len(theta)], scratch.numbers[: len(theta)]
+        count += taken.mark(share(own, everyone, shares), flags)
+        _choose(flags, start.to(theta.dtype), theta, into)
+        square += scratch.squared_distance(into, theta)
+    return after, square, count
 
 
-def highest(values: Tensor, count: int) -> Tensor:
-    """A mask of the `count` highest values above 0; of equal ones the first are taken.
+def _choose(flags: Flags, one: Tensor, other: Tensor, into: Tensor) -> None:
+    """Into each place the bits of `one` where the flag is set, else of `other`.
 
-    >>> highest(torch.tensor([0.5, 0.0, 0.5, 0.9]), 2).tolist()
-    [True, False, False, True]
+    Without a branch for every entry, as `torch.where` has one: with flags that
+    follow no pattern it takes several times as long.
     """
-    if count == 0:
-        return torch.zeros_like(values, dtype=torch.bool)
-    # By the lowest value that still counts: a sort with a fixed order of equals is far slower.
-    last = float(np.partition(values.numpy(force=True), -count)[-count])
-    mask = values > max(last, 0.0)
-    if last > 0:
-        equals = (values == last).nonzero().flatten()
-        mask[equals[: count - int(mask.count_nonzero())]] = True
-    return mask
+    bits = _BITS[into.element_size()]
+    changed = torch.bitwise_xor(one.view(bits), other.view(bits), out=into.view(bits))
+    changed.mul_(torch.from_numpy(flags)).bitwise_xor_(other.view(bits))
+
+
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 RESET = Correction(

@@ -8,14 +8,16 @@ the direction round, back to the initial weights.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from pfedul.tensors import Tensors
+from pfedul.tensors import Tensors, pieces, square_sum
 from pfedul.unlearn.corrections.bounded import (
     add_clipped,
-    direction,
+    bound_of,
+    directed,
+    empty_steps,
     require_clip,
-    root_mean_square,
 )
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
 
@@ -35,20 +37,38 @@ class TrustRegionOptions:
 
 def correct(view: LayerView, options: TrustRegionOptions) -> Corrected:
     """A step of a given size along the direction of Eq. 10, clipped entry by entry."""
-    bound = options.clip * root_mean_square(view.shared)
-    steps = direction(_largest_one(view.target), view.shared, view.initial)
-    size = root_mean_square(steps)
+    bound, steps = bound_of(view, options.clip), empty_steps(view)
+    size = _direct(view, steps) / math.sqrt(max(1, view.entries))
     wanted = bound * view.score / view.largest if view.largest else 0.0
     scale = wanted / size if size else 0.0
-    for tensor in steps.values():
-        tensor.mul_(scale if options.toward == "away" else -scale)
-    return add_clipped(view.shared, steps, bound)
+    walks = {name: pieces(step, view.shared[name]) for name, step in steps.items()}
+    return add_clipped(view, steps, walks, scale if options.toward == "away" else -scale, bound)
 
 
-def _largest_one(fisher: Tensors) -> Tensors:
-    """The Fisher with 1 as its largest entry: tiny ones would leave the range of float32."""
-    peak = max(float(tensor.max()) for tensor in fisher.values() if tensor.numel())
-    return {name: tensor / peak for name, tensor in fisher.items()} if peak else fisher
+def _direct(view: LayerView, steps: Tensors) -> float:
+    """Fill the steps with the direction, whose norm is returned.
+
+    Where float32 might not hold it with all its digits, it is that of a Fisher
+    with 1 as the largest entry.
+    """
+    size = _fill(view, steps)
+    peak = 1.0 if _SMALL < size < _LARGE else _peak(view.target)
+    return size if peak == 1.0 else _fill(view, steps, peak)
+
+
+_SMALL, _LARGE = 1e-12, 1e12
+
+
+def _fill(view: LayerView, steps: Tensors, peak: float = 1.0) -> float:
+    walks = (directed(view, steps, name, peak) for name in steps)
+    return math.sqrt(sum(square_sum(step) for walk in walks for step, _ in walk))
+
+
+def _peak(fisher: Tensors) -> float:
+    """The largest entry; 1 if that is zero, or if there is none."""
+    return (
+        max((float(tensor.max()) for tensor in fisher.values() if tensor.numel()), default=0) or 1.0
+    )
 
 
 TRUST_REGION = Correction(

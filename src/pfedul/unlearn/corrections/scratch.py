@@ -1,0 +1,49 @@
+"""Counting and measuring within a piece, in memory that is used again for every piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfedul.tensors import PIECE, Tensors, exact_square_sum, in_range, wide, wide_type
+
+
+@dataclass(frozen=True, eq=False)
+class Scratch:
+    """Room for the intermediate results of one piece, for all pieces of a layer in turn.
+
+    Fresh memory for each of them would cost more than the arithmetic. Flags are
+    NumPy's, which compares and counts several times as fast as torch.
+    """
+
+    numbers: Tensor
+    flags: NDArray[np.bool_]
+
+    @classmethod
+    def like(cls, tensors: Tensors) -> Scratch:
+        """For the pieces of these tensors, in the widest of their types."""
+        size = min(PIECE, max((tensor.numel() for tensor in tensors.values()), default=0))
+        types = (wide_type(tensor) for tensor in tensors.values())
+        dtype = reduce(torch.promote_types, types, torch.float32)
+        return cls(torch.empty(size, dtype=dtype), np.empty(size, np.bool_))
+
+    def squared_distance(self, one: Tensor, other: Tensor) -> float:
+        """||one - other||^2.
+
+        Not by a product of vectors, which is off by far more than rounding where
+        all changes are equal, as those at a bound are.
+        """
+        change = torch.sub(wide(one), wide(other), out=self.numbers[: len(one)])
+        total = float(change.square_().sum())
+        return total if in_range(total) else exact_square_sum(wide(one) - wide(other))
+
+    def count_from(self, numbers: Tensor, limit: float) -> int:
+        """How many are at least as far from zero as the limit."""
+        sizes, flags = self.numbers[: len(numbers)].numpy(), self.flags[: len(numbers)]
+        np.absolute(numbers.numpy(), out=sizes)
+        return int(np.count_nonzero(np.greater_equal(sizes, limit, out=flags)))

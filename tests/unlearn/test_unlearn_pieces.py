@@ -1,0 +1,200 @@
+"""Tensors longer than a piece, against the plain formulas for whole tensors."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pfedul.tensors import PIECE, norm, pieces, square_sum
+from pfedul.unlearn import CORRECTIONS
+from pfedul.unlearn.corrections import Corrected, LayerView
+from pfedul.unlearn.corrections import shares as shares_module
+from pfedul.unlearn.corrections.scratch import Scratch
+from pfedul.unlearn.corrections.shares import cut
+
+LONG = 2 * PIECE + 123
+
+
+def drawn(seed: int, power: float = 1.0) -> dict[str, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    sizes = {"w": (LONG,), "b": (7,), "none": (0, 3), "v": (3, PIECE // 2)}
+    return {name: torch.randn(size, generator=draw).abs() ** power for name, size in sizes.items()}
+
+
+def long_view() -> LayerView:
+    target, others = drawn(2, 2.0), drawn(3, 2.0)
+    total = {name: target[name] + others[name] for name in target}
+    return LayerView(drawn(0), drawn(1), target, total, score=0.3, largest=0.4, mean=0.3)
+
+
+VIEW = long_view()
+
+
+def corrected(spec: str, view: LayerView = VIEW) -> Corrected:
+    correction, options = CORRECTIONS.parse(spec)
+    return correction.correct(view, options)
+
+
+def joined(part: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in part.values()]).double()
+
+
+def check(found: Corrected, expected: torch.Tensor, at_bound: float) -> None:
+    """Values, how far each tensor went, and how many entries are at the bound."""
+    torch.testing.assert_close(joined(found.tensors), expected, rtol=1e-6, atol=1e-6)
+    assert found.at_bound == pytest.approx(at_bound, abs=3 / len(expected))
+    for name, tensor in found.tensors.items():
+        moved = float((tensor.double() - VIEW.shared[name].double()).norm())
+        assert found.changes[name] == pytest.approx(moved, rel=1e-5)
+
+
+def test_paper_is_the_plain_formula():
+    theta, start, fisher = joined(VIEW.shared), joined(VIEW.initial), joined(VIEW.target)
+    bound = 0.2 * float(theta.norm()) / math.sqrt(len(theta))
+    step = 0.5 * VIEW.score * fisher * (theta - start)
+    reached = float((step.abs() >= bound).double().mean())
+    assert 0.1 < reached < 0.9
+    check(corrected("paper:step=0.5,clip=0.2"), theta + step.clamp(-bound, bound), reached)
+
+
+@pytest.mark.parametrize(("toward", "sign"), [("away", 1), ("init", -1)])
+def test_trust_region_is_the_plain_formula(toward, sign):
+    theta, start, fisher = joined(VIEW.shared), joined(VIEW.initial), joined(VIEW.target)
+    bound = 0.2 * float(theta.norm()) / math.sqrt(len(theta))
+    step = fisher * (theta - start)
+    step *= sign * bound * VIEW.score / VIEW.largest / (float(step.norm()) / math.sqrt(len(step)))
+    reached = float((step.abs() >= bound).double().mean())
+    assert 0.05 < reached < 0.9
+    found = corrected(f"trust-region:clip=0.2,toward={toward}")
+    check(found, theta + step.clamp(-bound, bound), reached)
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.2, 0.9, 1.0])
+def test_reset_is_the_plain_formula_to_the_bit(fraction):
+    share = joined({n: VIEW.target[n] / VIEW.total[n] for n in VIEW.target})
+    first = torch.sort(share, descending=True, stable=True).indices
+    taken = first[: round(fraction * len(share))]
+    expected = joined(VIEW.shared)
+    expected[taken] = joined(VIEW.initial)[taken]
+    found = corrected(f"reset:{fraction}")
+    assert torch.equal(joined(found.tensors), expected)
+    check(found, expected, len(taken) / len(share))
+
+
+def test_reset_keeps_bits_that_arithmetic_would_lose():
+    theta = torch.tensor([-0.0, -0.0, 1.0, 2.0])
+    start = torch.tensor([5.0, 6.0, -0.0, math.inf])
+    fisher = {"w": torch.tensor([0.0, 0.0, 1.0, 0.0])}
+    view = LayerView({"w": theta}, {"w": start}, fisher, {"w": torch.ones(4)}, 1.0, 1.0, 1.0)
+    after = corrected("reset:1", view).tensors["w"]
+    assert (
+        after.view(torch.int32).tolist()
+        == torch.tensor([-0.0, -0.0, -0.0, 2.0]).view(torch.int32).tolist()
+    )
+
+
+@pytest.mark.parametrize("spec", ["paper:step=1,clip=0.5", "trust-region:clip=0.5", "reset"])
+def test_tensors_in_another_memory_order_give_the_same(spec):
+    def turned(part: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"v": part["v"].t().contiguous().t()}
+
+    def plain(part: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"v": part["v"]}
+
+    parts = (VIEW.shared, VIEW.initial, VIEW.target, VIEW.total)
+    found, expected = (
+        corrected(spec, LayerView(*map(how, parts), score=0.3, largest=0.4, mean=0.3))
+        for how in (turned, plain)
+    )
+    assert torch.equal(found.tensors["v"], expected.tensors["v"])
+
+
+def naive(values: torch.Tensor, count: int) -> list[int]:
+    """The `count` highest values above 0, the first of equals first."""
+    first = torch.sort(values, descending=True, stable=True).indices[:count]
+    return sorted(int(i) for i in first[values[first] > 0])
+
+
+def taken(values: torch.Tensor, count: int) -> list[int]:
+    """What the cut takes of shares that are given as they are, in two tensors."""
+    own = {"a": values[: len(values) // 3], "b": values[len(values) // 3 :]}
+    total = {name: torch.ones_like(part) for name, part in own.items()}
+    scratch = Scratch.like(own)
+    found, flags = cut(own, total, count, scratch), []
+    for (piece,) in (piece for part in own.values() for piece in pieces(part)):
+        mask = np.zeros(len(piece), np.bool_)
+        assert found.mark(piece, mask) == mask.sum()
+        flags.append(mask)
+    return np.flatnonzero(np.concatenate(flags)).tolist()
+
+
+def adversarial() -> dict[str, torch.Tensor]:
+    draw = torch.Generator().manual_seed(5)
+    some = torch.rand(LONG, generator=draw)
+    few = torch.where(some > 0.999, some, torch.zeros(()))
+    hidden = torch.full((LONG,), 0.5)
+    hidden[1::977] = torch.rand(len(hidden[1::977]), generator=draw)
+    return {
+        "equal": torch.full((LONG,), 0.5),
+        "ties": (some * 4).round() / 4,
+        "rising": some.sort().values,
+        "falling": some.sort(descending=True).values,
+        "few above zero": few,
+        "zero": torch.zeros(LONG),
+        "ones": torch.ones(LONG),
+        "clumped": torch.cat([some[: LONG // 2] / 100, some[LONG // 2 :]]),
+        "hidden": hidden,
+        "short": some[:100],
+    }
+
+
+@pytest.mark.parametrize("values", adversarial().values(), ids=list(adversarial()))
+@pytest.mark.parametrize("fraction", [0, 1e-5, 0.2, 0.5, 0.9999, 1])
+def test_the_cut_takes_exactly_the_highest(values, fraction):
+    count = round(fraction * len(values))
+    assert taken(values, count) == naive(values, count)
+
+
+@pytest.mark.parametrize("bracket", [(0.9, 0.95), (0.1, 0.2), (0.5, 0.5)])
+def test_a_sample_that_misleads_costs_time_only(monkeypatch, bracket):
+    monkeypatch.setattr(shares_module, "_bracket", lambda *_: bracket)
+    values = adversarial()["rising"].flip(0)
+    assert taken(values, 1000 + len(values) // 2) == naive(values, 1000 + len(values) // 2)
+
+
+def test_entries_of_nobody_have_no_share_and_of_nobody_else_all():
+    own, total = (
+        {"w": torch.tensor([0.0, 1.0, 3.0, 0.0])},
+        {"w": torch.tensor([0.0, 0.0, 4.0, 1.0])},
+    )
+    start, theta = {"w": torch.full((4,), 9.0)}, {"w": torch.zeros(4)}
+    view = LayerView(theta, start, own, total, 1.0, 1.0, 1.0)
+    assert corrected("reset:0.25", view).tensors["w"].tolist() == [0, 9, 0, 0]
+    assert corrected("reset:1", view).tensors["w"].tolist() == [0, 9, 9, 0]
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_the_norm_holds_what_single_precision_cannot_square(scale):
+    numbers = drawn(1)
+    scaled = {name: tensor * scale for name, tensor in numbers.items()}
+    exact = float(joined(scaled).norm())
+    assert norm(scaled) == pytest.approx(exact, rel=1e-6)
+    assert square_sum(torch.tensor([1e-30])) == pytest.approx(1e-60)
+
+
+def test_the_change_is_exact_where_every_entry_is_at_the_bound():
+    """A sum of equal squares rounds the same way every time."""
+    theta = {"w": torch.full((LONG,), 0.1)}
+    start, fisher = {"w": torch.zeros(LONG)}, {"w": torch.ones(LONG)}
+    view = LayerView(theta, start, fisher, fisher, 1.0, 1.0, 1.0, unit=1e4)
+    found = corrected("paper:clip=0.3", view)
+    moved = (found.tensors["w"].double() - theta["w"].double()).norm()
+    assert found.at_bound == 1.0
+    assert found.changes["w"] == pytest.approx(float(moved), rel=1e-6)
+
+
+def test_a_step_beyond_single_precision_stops_at_the_bound():
+    view = LayerView(*({"w": torch.tensor([x])} for x in (2.0, 1.0, 1.0, 1.0)), 1.0, 1.0, 1.0, 1e50)
+    found = corrected("paper:clip=0.5", view)
+    assert found.tensors["w"].item() == pytest.approx(3.0, rel=1e-2)
