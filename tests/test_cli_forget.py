@@ -132,7 +132,7 @@ def test_a_dry_run_says_what_would_be_erased(start, ids):
 def test_forget_says_what_it_did(run, ids):
     result = call("forget", run, "--client", ids[0], "--layers", "all", "--yes")
     assert result.exit_code == 0
-    for stage in ("plan ...", "recalibration ...", "erasure ...", "evaluation ..."):
+    for stage in ("plan ...", "recalibration ...", "erasure ..."):
         assert stage in result.stderr
     text = result.stdout
     assert f"Forgot {ids[0]} (request 1)." in text

@@ -397,3 +397,36 @@ def test_an_open_store_reads_what_is_staged(start, tmp_path):
     assert store.read(SHARED_FILE)["w"].item() == 1
     store.close()
     assert "w" not in read_file(tmp_path / "run" / SHARED_FILE)
+
+
+# Beside a deployment
+
+
+def test_a_run_is_made_beside_a_deployment_and_what_a_killed_process_left(tmp_path):
+    run = tmp_path / "run"
+    (run / "deployment").mkdir(parents=True)
+    (run / "deployment/keys").write_text("kept")
+    (run / "clients/old").mkdir(parents=True)
+    (run / "shared.safetensors").write_bytes(b"half a run")
+    create(run).close()
+    assert (run / "deployment/keys").read_text() == "kept"
+    assert sorted(path.name for path in (run / "clients").iterdir()) == ["c0", "c1", "c2"]
+    with reopen(run) as federation:
+        federation.train(1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_a_second_run_beside_a_deployment_is_refused(tmp_path):
+    (tmp_path / "run/deployment").mkdir(parents=True)
+    create(tmp_path / "run").close()
+    before = tensor_digests(tmp_path / "run")
+    with pytest.raises(PfedulError, match="already holds a run"):
+        create(tmp_path / "run")
+    assert tensor_digests(tmp_path / "run") == before
+
+
+def test_a_folder_with_other_things_is_still_refused(tmp_path):
+    (tmp_path / "run/deployment").mkdir(parents=True)
+    (tmp_path / "run/thesis.tex").write_text("precious")
+    with pytest.raises(PfedulError, match="is not empty and not a run"):
+        create(tmp_path / "run")

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pfedul.errors import PfedulError
+from pfedul.ledger import Statement
+from pfedul.member import Member, member_of
 from pfedul.rows import client_row
-from pfedul.store import personal_file
-from pfedul.tensors import read_tensors
 from pfedul.unlearn.requests import forgotten
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
 
 
-def admit(federation: Federation, client: str, again: bool) -> None:
-    """See `Federation.admit`."""
+def admit(
+    federation: Federation,
+    client: str,
+    again: bool,
+    member: Member | None = None,
+    also: Sequence[Statement] = (),
+) -> None:
+    """See `Federation.admit`.
+
+    `member` is given of a client whose data are elsewhere; `also` are further rows of
+    the commit.
+    """
     if client in federation.clients:
         raise PfedulError(f"The client '{client}' is part of this run already.")
     gone = forgotten(federation.store.ledger)
@@ -24,17 +35,15 @@ def admit(federation: Federation, client: str, again: bool) -> None:
             f"The client '{client}' was forgotten (request {gone[client].number}); "
             "to admit it as a new client say so (--again)."
         )
-    if client not in federation.known_data:
+    if member is None and client not in federation.known_data:
         known = ", ".join(sorted(set(federation.known_data) - set(federation.clients))) or "nobody"
         raise PfedulError(f"There are no data of a client '{client}'; waiting with data: {known}.")
-    _join(federation, client)
+    _join(federation, member or member_of(client, federation.known_data[client]), also)
 
 
-def _join(federation: Federation, client: str) -> None:
-    store, split = federation.store, federation.bench.split
-    if split.personal:
-        model = federation.bench.build_model()
-        store.stage(personal_file(client), read_tensors(model, split.personal))
-    store.keep([client_row(client, federation.known_data[client], federation.rounds)])
+def _join(federation: Federation, member: Member, also: Sequence[Statement]) -> None:
+    store = federation.store
+    federation.personal_place.stage_first(member.client)
+    store.keep([client_row(member, federation.rounds), *also])
     store.commit()
-    federation.welcome(client)
+    federation.welcome(member)

@@ -48,18 +48,32 @@ def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
 
 def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | None) -> Workbench:
     """Everything that a process needs in order to work for any client."""
-    factory = _model_factory(settings, data, own_model)
-    personalization, options = PERSONALIZATIONS.parse(settings.personalization)
-    build = partial(build_initial, factory, settings.seed)
-    model = build()
+    factory = _model_factory(settings, input_shape(data), data.classes, own_model)
+    bench = assemble_without_data(settings, factory)
+    model = bench.build_model()
     data = in_type_of(model, data)
     _check_output(model, data)
     _check_single_samples(model, data, settings.batch_size)
+    return replace(bench, data=data.clients)
+
+
+def assemble_at_server(
+    settings: Settings, shape: tuple[int, ...], classes: int, own_model: ModelFactory | None
+) -> Workbench:
+    """What a server needs whose clients are elsewhere, with their data."""
+    return assemble_without_data(settings, _model_factory(settings, shape, classes, own_model))
+
+
+def assemble_without_data(settings: Settings, factory: ModelFactory) -> Workbench:
+    """The model divided as the settings say."""
+    personalization, options = PERSONALIZATIONS.parse(settings.personalization)
+    build = partial(build_initial, factory, settings.seed)
+    model = build()
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
     training = settings.training
     return Workbench(
-        *(build, split, head, personalization, options, training), data.clients, settings.seed
+        build, split, head, personalization, options, training, data={}, seed=settings.seed
     )
 
 
@@ -105,10 +119,10 @@ def build_initial(factory: ModelFactory, seed: int) -> nn.Module:
 
 
 def _model_factory(
-    settings: Settings, data: FederatedData, own: ModelFactory | None
+    settings: Settings, shape: tuple[int, ...], classes: int, own: ModelFactory | None
 ) -> ModelFactory:
     if settings.model != OWN:
-        return partial(build_model, settings.model, input_shape(data), data.classes)
+        return partial(build_model, settings.model, shape, classes)
     if own is None:
         raise PfedulError(
             "This run was made with a model given in Python; open it there, with "
@@ -122,9 +136,9 @@ def _model_factory(
     return own
 
 
-def check_enough_clients(settings: Settings, bench: Workbench) -> None:
+def check_enough_clients(settings: Settings, clients: int) -> None:
     """Refuse a run none of whose rounds could ever be committed."""
-    asked = max(1, round(settings.participation * len(bench.data)))
+    asked = max(1, round(settings.participation * clients))
     if settings.min_replies > asked:
         raise PfedulError(
             f"--min-replies {settings.min_replies} can never be met: a round asks {asked} clients."

@@ -68,18 +68,24 @@ class Task:
     """What clients are asked to do.
 
     `number` is the round or the request that it belongs to, a part of the place of
-    its random stream. `epochs` replaces the local epochs of the settings.
+    its random stream. `epochs` replaces the local epochs of the settings. `measured`
+    asks for the accuracy of the result as well, so that no second message is needed.
     """
 
     action: str
     number: int
     epochs: int | None = None
     recalibration: Recalibration | None = None
+    measured: bool = False
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client answers: tensors where the task makes any, and figures."""
+    """What a client answers: tensors where the task makes any, and figures.
+
+    A client that keeps its personal tensors to itself sends their SHA-256 (`held`)
+    in their place. `failure` says why there is no answer; nothing else counts then.
+    """
 
     client: str
     samples: int
@@ -88,6 +94,8 @@ class Reply:
     metrics: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    held: str | None = None
+    failure: str | None = None
 
 
 def perform(
@@ -149,7 +157,11 @@ def recalibrate(bench: Workbench, task: Task, job: Job) -> Reply:
     how = task.recalibration or Recalibration()
     statistics = prepare(job, how)
     personal = bench.personalization.recalibrate(job, how)
-    return Reply(job.client, len(job.samples), statistics, personal, {"loss": 0.0})
+    metrics = {"loss": 0.0}
+    if task.measured and not statistics:  # else their mean decides, which only the server knows
+        load_tensors(job.model, job.shared, personal)
+        metrics = measure(job.model, bench.data[job.client].test)
+    return Reply(job.client, len(job.samples), statistics, personal, metrics)
 
 
 def evaluate(bench: Workbench, _task: Task, job: Job) -> Reply:

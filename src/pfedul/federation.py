@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,8 @@ from pfedul.engine import Engine, start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
 from pfedul.ledger import Statement
+from pfedul.member import Member, member_of, read_members
+from pfedul.personal import InRunFolder, PersonalTensors, WithClients
 from pfedul.records.stored import FisherRecorder
 from pfedul.rows import (
     client_row,
@@ -37,7 +39,15 @@ from pfedul.rows import (
     settings_digest,
     settings_row,
 )
-from pfedul.server import RoundResult, Rules, TooFewReplies, choose_clients, run_round
+from pfedul.server import (
+    Refusal,
+    RoundResult,
+    Rules,
+    TooFewReplies,
+    check_figures,
+    choose_clients,
+    run_round,
+)
 from pfedul.settings import OWN, Settings, from_mapping, merge, read_toml, write_toml
 from pfedul.store import (
     INIT_FILE,
@@ -90,23 +100,32 @@ class Federation:
     """
 
     def __init__(
-        self, store: Store, settings: Settings, bench: Workbench, warnings: tuple[str, ...]
+        self,
+        store: Store,
+        settings: Settings,
+        bench: Workbench,
+        warnings: tuple[str, ...] = (),
+        engine: Engine | None = None,
     ) -> None:
+        """`engine`: one whose clients are elsewhere, with their data and personal tensors."""
         self.settings = settings
         self.bench = bench
         self.known_data: Mapping[str, ClientData] = bench.data
         self.warnings = warnings
         self.store = store
-        self._engine: Engine | None = None
+        self._engine = engine
+        self.personal_place: PersonalTensors = (
+            InRunFolder(store, bench) if engine is None else WithClients(store)
+        )
         self.shared: Tensors = store.read(SHARED_FILE)
-        self.clients: list[str] = [
-            row["client"]
-            for row in store.ledger.rows(
-                "SELECT client FROM clients WHERE status = 'active' ORDER BY client"
-            )
-        ]
+        self.members = read_members(store.ledger)
         self.rounds: int = store.ledger.value("SELECT MAX(round) FROM rounds") or 0
         self._use_data_of(self.clients)
+
+    @property
+    def clients(self) -> list[str]:
+        """Who takes part, by name."""
+        return sorted(self.members)
 
     @classmethod
     def create(
@@ -132,7 +151,7 @@ class Federation:
         chosen = from_mapping({**names, **settings}, "Federation.create")
         loaded = load_data(chosen, own_data)
         bench = assemble(chosen, loaded, own_model)
-        check_enough_clients(chosen, bench)
+        check_enough_clients(chosen, len(bench.data))
         tensors, rows = _first_state(bench), [*_first_rows(bench), settings_row(chosen)]
         store = Store.create(path, write_toml(chosen), tensors, rows)
         return cls(store, chosen, bench, loaded.warnings)
@@ -157,7 +176,8 @@ class Federation:
         settings = merge(stored, later)
         store = Store.open(path)
         try:
-            _check_same_settings(store, stored)
+            _refuse_remote(store)
+            check_same_settings(store, stored)
             loaded = load_data(settings, data)
             bench = assemble(settings, loaded, model)
             _check_same_federation(store, bench)
@@ -189,7 +209,7 @@ class Federation:
     def evaluate(self) -> Evaluation:
         """Each client's accuracy with its personal model on its own test samples, now."""
         evaluation = self.measure()
-        self.store.ledger.write(evaluation_rows(evaluation))
+        self.store.ledger.write(evaluation_rows(evaluation, self.store.commits))
         return evaluation
 
     def plan(self, *targets: str, **options: Any) -> Plan:
@@ -237,6 +257,8 @@ class Federation:
         """A client's personal tensors."""
         if client not in self.clients:
             raise PfedulError(f"There is no client '{client}' in this federation.")
+        if self.personal_place.at_clients:
+            raise PfedulError(f"The personal tensors of '{client}' are with the client.")
         path = self.locate_personal(client)
         return {} if path is None else self.store.read(personal_file(client))
 
@@ -313,8 +335,7 @@ class Federation:
         def keep(reply: Reply) -> None:
             nonlocal replies
             replies += 1
-            if reply.personal:
-                self.store.stage(personal_file(reply.client), reply.personal)
+            self.personal_place.stage(reply)
             if recorder is not None:
                 recorder.add(number, reply.client, self.shared, reply.shared)
             on_reply(replies)
@@ -360,16 +381,18 @@ class Federation:
     def leave(self, targets: Sequence[str], shared: Tensors) -> None:
         """Go on without these clients; their data leave this process and its workers."""
         self.shared = shared
-        self.clients = [client for client in self.clients if client not in targets]
+        self.members = {n: m for n, m in self.members.items() if n not in targets}
         self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}
         self._use_data_of(self.clients)
 
-    def welcome(self, client: str) -> None:
+    def welcome(self, member: Member) -> None:
         """Go on with one more client."""
-        self.clients = sorted([*self.clients, client])
+        self.members = {**self.members, member.client: member}
         self._use_data_of(self.clients)
 
     def _use_data_of(self, clients: Sequence[str]) -> None:
+        if self.personal_place.at_clients:
+            return
         data = {name: self.known_data[name] for name in clients}
         self.bench = replace(self.bench, data=data)
         if self._engine is not None:
@@ -377,40 +400,50 @@ class Federation:
             self._engine = None
 
     def rules(self) -> Rules:
-        personal = {} if not self.bench.split.personal else self._personal_layout
+        place = self.personal_place
         return Rules(
             shared=self.shared,
-            personal=personal,
+            personal=place.layout(self.clients),
             parameters=frozenset(self.bench.split.parameter_names),
-            samples={client: len(self.bench.data[client].train) for client in self.clients},
+            samples={name: member.train_samples for name, member in self.members.items()},
+            held=place.at_clients and bool(self.bench.split.personal),
             max_update_norm=self.settings.max_update_norm,
             min_replies=self.settings.min_replies,
         )
-
-    @property
-    def _personal_layout(self) -> Tensors:
-        return self.store.read(personal_file(self.clients[0]))
 
     def _evaluate_if_due(self, number: int) -> float | None:
         every = self.settings.evaluate_every
         if number != self.settings.rounds and (every == 0 or number % every):
             return None
         evaluation = self.measure()
-        self.store.keep(evaluation_rows(evaluation))
+        self.store.keep(evaluation_rows(evaluation, self.store.commits + 1))
         return evaluation.mean
 
     def measure(self, clients: Sequence[str] | None = None) -> Evaluation:
-        """Evaluate (some of) the clients without writing anything down."""
+        """Evaluate (some of) the clients; only refused replies are written down."""
         task = Task("evaluate", self.rounds)
         asked = self.clients if clients is None else clients
         with closing(self.engine.run(task, asked, self.shared, self.locate_personal)) as replies:
-            scores = {reply.client: _score(reply) for reply in replies}
+            scores = self.sound_scores(zip(asked, replies, strict=True))
+        if not scores:
+            raise PfedulError(f"None of {', '.join(asked)} answered; see 'pfedul status'.")
         return Evaluation(self.rounds, scores)
 
+    def sound_scores(self, replies: Iterable[tuple[str, Reply]]) -> dict[str, ClientScore]:
+        """The figures of replies that are what they should be; the others are refused."""
+        scores, refused = {}, []
+        for client, reply in replies:
+            reason = check_figures(reply, client, self.members[client].test_samples)
+            if reason is None:
+                scores[client] = _score(reply)
+            else:
+                refused.append(Refusal(client, reason))
+        if refused:
+            self.store.ledger.write(refusal_rows(self.rounds, refused))
+        return scores
+
     def locate_personal(self, client: str) -> Path | None:
-        if not self.bench.split.personal:
-            return None
-        return self.store.locate(personal_file(client))
+        return self.personal_place.locate(client)
 
 
 def absolute(run: str | Path) -> Path:
@@ -446,7 +479,20 @@ def _first_state(bench: Workbench) -> dict[str, Tensors]:
 
 
 def _first_rows(bench: Workbench) -> list[Statement]:
-    return run_rows() + [client_row(name, parts, 0) for name, parts in bench.data.items()]
+    members = [member_of(name, parts) for name, parts in bench.data.items()]
+    return run_rows() + [client_row(member, 0) for member in members]
+
+
+def _refuse_remote(store: Store) -> None:
+    if store.ledger.meta("clients_at") == AT_NODES:
+        raise PfedulError(
+            f"The clients of {store.path} are on machines of their own; ask for this there, "
+            "with 'flwr run' (docs/flower.md)."
+        )
+
+
+AT_NODES = "nodes"
+"""Of the ledger's fact `clients_at`: clients are Flower nodes."""
 
 
 def _check_same_federation(store: Store, bench: Workbench) -> None:
@@ -457,7 +503,7 @@ def _check_same_federation(store: Store, bench: Workbench) -> None:
         parts[personal_file(active[0]["client"])] = bench.split.personal
     state = bench.build_model().state_dict()
     for file, names in parts.items():
-        _check_same_tensors(store.read(file), {name: state[name] for name in names})
+        check_same_tensors(store.read(file), {name: state[name] for name in names})
     for row in active:
         held = bench.data.get(row["client"])
         if held is None or fingerprint(held) != row["data_sha256"]:
@@ -467,7 +513,7 @@ def _check_same_federation(store: Store, bench: Workbench) -> None:
             )
 
 
-def _check_same_tensors(stored: Tensors, wanted: Tensors) -> None:
+def check_same_tensors(stored: Tensors, wanted: Tensors) -> None:
     for name in sorted(stored.keys() | wanted.keys()):
         same = name in stored and name in wanted
         if not same or _form(stored[name]) != _form(wanted[name]):
@@ -481,7 +527,7 @@ def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
     return tensor.shape, tensor.dtype
 
 
-def _check_same_settings(store: Store, stored: Settings) -> None:
+def check_same_settings(store: Store, stored: Settings) -> None:
     if store.ledger.meta("settings_sha256") != settings_digest(stored):
         raise PfedulError(
             f"{store.path / SETTINGS_FILE} was changed by hand in a way that makes it another "

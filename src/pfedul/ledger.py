@@ -16,7 +16,7 @@ from typing import Any
 
 from pfedul.errors import PfedulError
 
-FORMAT = "1"
+FORMAT = "2"
 """Version of the run folder. A newer one is refused, not half-read."""
 
 SCHEMA = """
@@ -49,6 +49,22 @@ CREATE TABLE preservation (
 CREATE TABLE recalibrations (
     request INTEGER NOT NULL, client TEXT NOT NULL, done_at TEXT,
     PRIMARY KEY (request, client));
+CREATE TABLE nodes (
+    client TEXT PRIMARY KEY, node_key TEXT NOT NULL UNIQUE, bound_at TEXT NOT NULL);
+CREATE TABLE barred (node_key TEXT PRIMARY KEY, request INTEGER NOT NULL);
+CREATE TABLE strangers (
+    node_key TEXT NOT NULL, claim TEXT NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL,
+    PRIMARY KEY (node_key, claim));
+CREATE TABLE erasures (
+    request INTEGER NOT NULL, target TEXT NOT NULL, node_key TEXT NOT NULL, asked_at TEXT NOT NULL,
+    confirmed_at TEXT, receipt TEXT, PRIMARY KEY (request, target));
+CREATE TABLE traffic (
+    id INTEGER PRIMARY KEY, action TEXT NOT NULL, number INTEGER NOT NULL, clients INTEGER NOT NULL,
+    messages_out INTEGER NOT NULL, bytes_out INTEGER NOT NULL, messages_in INTEGER NOT NULL,
+    bytes_in INTEGER NOT NULL, at TEXT NOT NULL);
+CREATE TABLE actions (
+    id INTEGER PRIMARY KEY, action TEXT NOT NULL, started_at TEXT NOT NULL, finished_at TEXT,
+    result TEXT);
 CREATE TABLE commits (number INTEGER PRIMARY KEY, seconds REAL);
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE pending (path TEXT PRIMARY KEY, staged TEXT NOT NULL);

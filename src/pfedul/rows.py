@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 
-from pfedul.data import ClientData, fingerprint
 from pfedul.evaluation import Evaluation
 from pfedul.ledger import Statement, insert
+from pfedul.member import Member
 from pfedul.server import Refusal, RoundResult
 from pfedul.settings import Settings
 from pfedul.tensorfile import digest
@@ -44,16 +44,9 @@ def settings_digest(settings: Settings) -> str:
     return digest(json.dumps(fixed, sort_keys=True).encode())
 
 
-def client_row(client: str, data: ClientData, joined_round: int) -> Statement:
+def client_row(member: Member, joined_round: int) -> Statement:
     """A client that joins."""
-    return insert(
-        "clients",
-        client=client,
-        train_samples=len(data.train),
-        test_samples=len(data.test),
-        data_sha256=fingerprint(data),
-        joined_round=joined_round,
-    )
+    return insert("clients", **asdict(member), joined_round=joined_round)
 
 
 def round_rows(
@@ -98,9 +91,9 @@ def refusal_rows(number: int, refused: Iterable[Refusal]) -> list[Statement]:
     ]
 
 
-def evaluation_rows(evaluation: Evaluation) -> list[Statement]:
-    """Each client's figures after a round."""
-    return [
+def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
+    """Each client's figures after a round, and the commit whose tensors they are of."""
+    return [insert("meta", key="evaluated_commit", value=str(commit))] + [
         insert(
             "evaluations",
             round=evaluation.round,

@@ -8,6 +8,7 @@ memory does not grow with the number of clients.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,17 +20,21 @@ from pfedul.client import Reply, Task
 from pfedul.engine.protocol import Engine, LocatePersonal
 from pfedul.errors import PfedulError
 from pfedul.randomness import derive_seed
-from pfedul.tensors import Tensors
+from pfedul.tensors import Tensors, pieces
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a reply must look like before it may touch anything."""
+    """What a reply must look like before it may touch anything.
+
+    `held` says that clients keep their personal tensors, and reply with a hash of them.
+    """
 
     shared: Mapping[str, Tensor]
     personal: Mapping[str, Tensor]
     parameters: frozenset[str]
     samples: Mapping[str, int]
+    held: bool = False
     max_update_norm: float | None = None
     min_replies: int = 1
 
@@ -145,9 +150,11 @@ def check_reply(
     """
     try:
         reason = (
-            _check_sender(reply, rules, asked)
+            reply.failure
+            or _check_sender(reply, rules, asked)
             or _check_layout("shared", reply.shared, rules.shared)
             or _check_layout("personal", reply.personal, rules.personal)
+            or _check_held(reply, rules)
             or _check_finite(reply, checked_by_norm=rules.parameters)
         )
         norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
@@ -156,13 +163,22 @@ def check_reply(
         return f"it cannot be read ({type(error).__name__}: {error})", math.nan
 
 
-def check_personal(reply: Reply, rules: Rules, asked: str) -> str | None:
-    """Why a reply that brings no update must be refused, if it must be."""
+def check_personal(
+    reply: Reply, rules: Rules, asked: str, statistics: Mapping[str, Tensor]
+) -> str | None:
+    """Why a reply that brings no update must be refused, if it must be.
+
+    `statistics` are the shared tensors that it has to bring: re-estimated ones, or none.
+    """
     try:
         return (
-            _check_sender(reply, rules, asked)
+            reply.failure
+            or _check_sender(reply, rules, asked)
+            or _check_layout("shared", reply.shared, statistics)
             or _check_layout("personal", reply.personal, rules.personal)
+            or _check_held(reply, rules)
             or _check_finite(reply)
+            or (_check_accuracy(reply) if "accuracy" in reply.metrics else None)
         )
     except Exception as error:
         return f"it cannot be read ({type(error).__name__}: {error})"
@@ -199,6 +215,35 @@ def _check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str 
         if got[name].layout != torch.strided or got[name].device.type != "cpu":
             return f"{part} tensor '{name}' is not an ordinary tensor in memory"
     return None
+
+
+def _check_held(reply: Reply, rules: Rules) -> str | None:
+    if not rules.held:
+        return None if reply.held is None else "it keeps personal tensors that belong here"
+    if not isinstance(reply.held, str) or not _SHA256.fullmatch(reply.held):
+        return "it does not say which personal tensors it holds"
+    return None
+
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
+    """Why the figures of an evaluation must be refused, if they must be."""
+    try:
+        if reply.failure or reply.client != asked:
+            return reply.failure or f"the reply is in the name of {reply.client}"
+        if type(reply.samples) is not int or reply.samples != samples:
+            return f"reports {reply.samples} samples where {samples} are registered"
+        return _check_accuracy(reply)
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})"
+
+
+def _check_accuracy(reply: Reply) -> str | None:
+    accuracy, loss = float(reply.metrics["accuracy"]), float(reply.metrics["loss"])
+    sound = 0 <= accuracy <= 1 and not math.isnan(loss)
+    return None if sound else f"reports accuracy {accuracy} and loss {loss}"
 
 
 def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | None:
@@ -278,8 +323,7 @@ def _add_weighted(total: Tensor, tensor: Tensor, weight: int) -> None:
     of torch's own addition of two types.
     """
     piece = torch.empty(_PIECE, dtype=total.dtype)
-    pieces = torch.split(total.view(-1), _PIECE), torch.split(tensor.reshape(-1), _PIECE)
-    for into, part in zip(*pieces, strict=True):
+    for into, part in pieces(total, tensor, size=_PIECE):
         wide = piece[: len(part)]
         wide.copy_(part)
         into.add_(wide, alpha=weight)

@@ -126,6 +126,7 @@ def status(found: dict[str, Any]) -> None:
     line(f"folder    {', '.join(sizes)}")
     for request in found["requests"]:
         _print_request(request)
+    _print_nodes(found)
     _print_refused(found["refused"])
 
 
@@ -151,6 +152,24 @@ def _print_request(request: dict[str, Any]) -> None:
     if request["not_recalibrated"]:
         words += f"; not recalibrated yet: {', '.join(request['not_recalibrated'])}"
     line(words)
+    for target, state in request["erased_at_client"].items():
+        line(f"          {target}: {state}")
+
+
+def _print_nodes(found: dict[str, Any]) -> None:
+    """Messages, strangers and the last action, where clients are on machines of their own."""
+    for row in found.get("traffic", ()):
+        line(
+            f"messages  {row['action']}: {row['messages_per_client']:.2f} for each client asked, "
+            f"{human_bytes(row['bytes_out'])} out ({row['out_to_shared']:.2f} x the shared tensors "
+            f"each), {human_bytes(row['bytes_in'])} back ({row['in_to_shared']:.2f} x)"
+        )
+    for row in found.get("strangers", ()):
+        line(f"stranger  {row['node_key'][:12]}: {row['reason']}")
+    for row in found.get("actions", ())[-1:]:
+        line(
+            f"action    {row['action']}, begun {row['started_at']}: {row['result'] or 'not ended'}"
+        )
 
 
 def _print_refused(refused: list[dict[str, Any]]) -> None:

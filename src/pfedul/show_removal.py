@@ -103,6 +103,8 @@ def outcome(found: dict[str, Any]) -> None:
     line(f"shared      {found['shared_sha256_before'][:16]} -> {found['shared_sha256_after'][:16]}")
     for note in found["notes"]:
         line(f"Note: {note}.")
+    for target, state in found["erased_at_client"].items():
+        line(f"{target}: {state}.")
     if found["not_recalibrated"]:
         line(f"Not recalibrated yet: {', '.join(found['not_recalibrated'])}.")
 

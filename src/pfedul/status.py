@@ -8,10 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pfedul.federation import read_settings
+from pfedul.federation import AT_NODES, read_settings
 from pfedul.ledger import Ledger
-from pfedul.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, STAGING, require_run
-from pfedul.unlearn.requests import Request, not_recalibrated, read_requests
+from pfedul.store import (
+    DEPLOYMENT,
+    INIT_FILE,
+    LEDGER_FILE,
+    SHARED_FILE,
+    STAGING,
+    require_run,
+)
+from pfedul.unlearn.requests import (
+    Request,
+    erased_at_client,
+    not_recalibrated,
+    read_requests,
+)
 
 
 def read_status(path: Path) -> dict[str, Any]:
@@ -35,6 +47,7 @@ def read_status(path: Path) -> dict[str, Any]:
             "accuracy": _accuracy(ledger),
             "requests": [_request(item, ledger) for item in read_requests(ledger)],
             "refused": ledger.rows("SELECT * FROM refusals ORDER BY round, client"),
+            **_nodes(ledger, path),
             "cost": _cost(ledger),
             "bytes": folder_size(path),
         }
@@ -49,7 +62,42 @@ def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
         "asked_at": item.asked_at,
         "status": item.status,
         "not_recalibrated": not_recalibrated(ledger, item),
+        "erased_at_client": erased_at_client(ledger, item),
     }
+
+
+def _nodes(ledger: Ledger, path: Path) -> dict[str, Any]:
+    """What there is to say of clients on machines of their own; nothing of others."""
+    if ledger.meta("clients_at") != AT_NODES:
+        return {}
+    return {
+        "nodes": ledger.rows("SELECT client, node_key, bound_at FROM nodes ORDER BY client"),
+        "strangers": ledger.rows("SELECT * FROM strangers ORDER BY at"),
+        "actions": ledger.rows("SELECT * FROM actions ORDER BY id"),
+        "traffic": _traffic(ledger, path),
+    }
+
+
+def _traffic(ledger: Ledger, path: Path) -> list[dict[str, Any]]:
+    """By action: messages for each client asked, bytes of one in units of the shared tensors."""
+    sums = ", ".join(f"SUM({name}) AS {name}" for name in _COUNTED)
+    sql = f"SELECT action, COUNT(*) AS tasks, SUM(clients) AS clients, {sums} FROM traffic"
+    size = (path / SHARED_FILE).stat().st_size
+    found = []
+    for row in ledger.rows(f"{sql} GROUP BY action ORDER BY action"):
+        out, back = row["messages_out"] or 1, row["messages_in"] or 1
+        found.append(
+            {
+                **row,
+                "messages_per_client": row["messages_out"] / row["clients"],
+                "out_to_shared": row["bytes_out"] / out / size,
+                "in_to_shared": row["bytes_in"] / back / size,
+            }
+        )
+    return found
+
+
+_COUNTED = ("messages_out", "bytes_out", "messages_in", "bytes_in")
 
 
 def _accuracy(ledger: Ledger) -> list[dict[str, Any]]:
@@ -76,7 +124,8 @@ def _cost(ledger: Ledger) -> dict[str, float | None]:
 
 def folder_size(path: Path) -> dict[str, int]:
     """Bytes of the run folder by part."""
-    parts = dict.fromkeys(["shared", "initial", "personal", "records", "ledger", "other"], 0)
+    names = ["shared", "initial", "personal", "records", "ledger", "deployment", "other"]
+    parts = dict.fromkeys(names, 0)
     for file in _files(path):
         with suppress(FileNotFoundError):  # moved by a commit while we look
             parts[_part(file.relative_to(path))] += file.stat().st_size
@@ -92,5 +141,5 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _part(file: Path) -> str:
     names = {SHARED_FILE: "shared", INIT_FILE: "initial", LEDGER_FILE: "ledger"}
-    folders = {"clients": "personal", "records": "records"}
+    folders = {"clients": "personal", "records": "records", DEPLOYMENT: "deployment"}
     return names.get(str(file)) or folders.get(file.parts[0], "other")

@@ -33,7 +33,8 @@ INIT_FILE = "init.safetensors"
 SHARED_FILE = "shared.safetensors"
 LOCK_FILE = "lock"
 STAGING = "staging"
-
+DEPLOYMENT = "deployment"
+"""What `pfedul up` keeps in the run folder; it may be there before the run is."""
 
 FISHER_TOTAL_FILE = "records/fisher-total.safetensors"
 FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
@@ -42,6 +43,11 @@ FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
 def personal_file(client: str) -> str:
     """Where a client's personal tensors are, below the run folder."""
     return f"clients/{client}/personal.safetensors"
+
+
+def held_file(client: str) -> str:
+    """Where the hash is of personal tensors that a client keeps itself, below the run folder."""
+    return f"clients/{client}/held.safetensors"
 
 
 def fisher_file(client: str) -> str:
@@ -255,6 +261,11 @@ class Store:
     def _staged(self, name: str) -> str:
         return f"{STAGING}/{self._number}/{name}"
 
+    @property
+    def commits(self) -> int:
+        """The number of the last commit."""
+        return self._number - 1
+
     def close(self) -> None:
         """Let go of the folder; what was not committed is gone."""
         if self._last_commit is not None:
@@ -280,24 +291,45 @@ def refuse_unusable(path: Path) -> None:
     """Refuse a place where no new run can be made."""
     if path.is_file():
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
-    if path.is_dir() and any(path.iterdir()):
+    if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
         known = (path / LEDGER_FILE).is_file()
         raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
     if path == Path.cwd():
         raise PfedulError("A run needs a folder of its own; give the name of a new one.")
 
 
+_BEFORE_A_RUN = {
+    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, "clients"),
+}
+"""A deployment, and what a process left that was killed while it moved a new run beside it."""
+
 _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
 _NOT_EMPTY = "{} is not empty and not a run; give another path."
 
 
 def _claim(draft: Path, path: Path) -> None:
+    if (path / DEPLOYMENT).is_dir():
+        _move_beside_deployment(draft, path)
+        return
     try:
         draft.rename(path)
     except OSError as error:
         if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
             raise
         raise PfedulError(_HOLDS_A_RUN.format(path)) from None
+
+
+def _move_beside_deployment(draft: Path, path: Path) -> None:
+    """Entry by entry, the ledger last: without it the folder is not yet a run."""
+    if (path / LEDGER_FILE).exists():
+        raise PfedulError(_HOLDS_A_RUN.format(path))
+    entries = sorted(draft.iterdir(), key=lambda entry: entry.name == LEDGER_FILE)
+    for entry in entries:
+        if (path / entry.name).is_dir():
+            shutil.rmtree(path / entry.name)
+        os.replace(entry, path / entry.name)
+    draft.rmdir()
+    _sync(path)
 
 
 def _sweep_drafts(path: Path) -> None:

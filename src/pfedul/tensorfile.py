@@ -31,6 +31,11 @@ def _without_aliases(tensors: Tensors) -> Tensors:
     return own
 
 
+def decode(data: bytes) -> Tensors:
+    """The inverse of `encode`; what is no tensor file raises safetensors' own error."""
+    return safetensors.torch.load(data)
+
+
 def read_file(path: Path) -> Tensors:
     """The tensors of a file; a missing, damaged or foreign file is refused as a whole."""
     try:

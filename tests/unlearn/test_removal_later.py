@@ -213,3 +213,26 @@ def test_noise_on_the_fisher_as_it_is_read_changes_the_plan_the_same_way_each_ti
 def test_an_untrained_run_has_no_scores(tmp_path):
     with deep(tmp_path / "run") as federation, pytest.raises(PfedulError, match="not been trained"):
         federation.scores()
+
+
+# Accuracies that are known already
+
+
+def test_known_accuracies_are_used_only_if_they_are_of_these_very_tensors(run):
+    with deep_again(run) as federation:
+        known = {name: score.accuracy for name, score in federation.measure().clients.items()}
+        first = federation.forget(TARGET, **STRONG)
+        now = {name: score.accuracy for name, score in federation.measure().clients.items()}
+        second = federation.forget("c2", **STRONG)
+    assert first.before == {client: known[client] for client in ("c0", "c2", "c3")}
+    assert "evaluation" not in first.stages
+    assert second.before == {client: now[client] for client in ("c0", "c3")}
+    assert "evaluation" in second.stages
+
+
+@pytest.mark.parametrize("correction", ["trust-region:clip=0.3", "reset:fraction=0.5"])
+def test_accuracies_after_are_those_of_the_committed_tensors(run, correction):
+    with deep_again(run) as federation:
+        outcome = federation.forget(TARGET, correction=correction, away=["c3"])
+        now = {name: score.accuracy for name, score in federation.measure().clients.items()}
+    assert outcome.after == now

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pfedul.data.samples import Samples
 from pfedul.personalization.job import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH, frozen, run_sgd, train_head
+from pfedul.split import Split
 from pfedul.tensors import Tensors, load_tensors, read_tensors
 
 _STATISTICS = ("running_mean", "running_var")
@@ -63,16 +64,16 @@ def norms(model: nn.Module) -> list[_BatchNorm]:
     ]
 
 
-def shared_statistics(job: Job) -> tuple[str, ...]:
+def shared_statistics(model: nn.Module, split: Split) -> tuple[str, ...]:
     """Names of the running statistics that are shared."""
     owners = {
         name
-        for name, module in job.model.named_modules()
+        for name, module in model.named_modules()
         if isinstance(module, _BatchNorm) and module.track_running_stats
     }
     return tuple(
         name
-        for name in job.split.shared
+        for name in split.shared
         if name.rpartition(".")[0] in owners and name.rpartition(".")[2] in _STATISTICS
     )
 
@@ -115,7 +116,7 @@ def _count(layer: _BatchNorm) -> int | None:
 def prepare(job: Job, how: Recalibration) -> Tensors:
     """Load the job's tensors; re-estimate shared statistics if asked to, and return them."""
     load_tensors(job.model, job.shared, job.personal)
-    names = shared_statistics(job) if how.statistics else ()
+    names = shared_statistics(job.model, job.split) if how.statistics else ()
     if not names:
         return {}
     load_tensors(job.model, job.shared)  # Ditto's shared model, not its local one

@@ -43,7 +43,8 @@ class Outcome:
 
     `before` and `after` are the remaining clients' accuracies with their personal
     models on their own test samples. `rounds` counts global rounds: 0 unless
-    repair was asked for.
+    repair was asked for. `erased_at_client` says of targets that kept their personal
+    tensors themselves whether they confirmed that these are erased.
     """
 
     request: int
@@ -62,6 +63,7 @@ class Outcome:
     shared_sha256_after: str
     not_recalibrated: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    erased_at_client: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def from_json(
@@ -69,6 +71,7 @@ class Outcome:
         before: Mapping[str, float],
         after: Mapping[str, float],
         not_recalibrated: Sequence[str],
+        erased_at_client: Mapping[str, str],
     ) -> Outcome:
         """The inverse of `as_json`; the metrics are worked out anew."""
         names = {spec.name for spec in fields(Outcome)}
@@ -76,6 +79,7 @@ class Outcome:
         for key in ("targets", "notes"):
             known[key] = tuple(known[key])
         known["not_recalibrated"] = tuple(not_recalibrated)
+        known["erased_at_client"] = erased_at_client
         known["stages"] = {name: StageCost(**cost) for name, cost in known["stages"].items()}
         return Outcome(**{**known, "before": before, "after": after})
 

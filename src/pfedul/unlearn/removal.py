@@ -8,13 +8,15 @@ tensors ends with the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pfedul.client import Reply, Task
 from pfedul.errors import PfedulError
+from pfedul.personalization import Recalibration
+from pfedul.personalization.recalibration import shared_statistics
 from pfedul.records.stored import StoredFisher
 from pfedul.rows import now, refusal_rows
 from pfedul.server import Refusal, StreamingMean, check_personal
@@ -24,6 +26,7 @@ from pfedul.store import (
     INIT_FILE,
     SHARED_FILE,
     fisher_file,
+    held_file,
     personal_file,
     uninterrupted,
 )
@@ -202,12 +205,13 @@ def _why_no_record(federation: Federation) -> str:
 def _remove(removal: Removal) -> None:
     """Stages 1 to 3 and the erasure, as one commit."""
     federation = removal.federation
-    before = _accuracies(removal, federation.shared)
+    before = _known_accuracies(removal) or _accuracies(removal, federation.shared)
     plan, corrected = _correct(removal)
-    shared, missing = _recalibrate(removal, corrected)
+    shared, missing, measured = _recalibrate(removal, corrected)
     digests = _digest_of_shared(federation), federation.store.stage(SHARED_FILE, shared)
     erased = _erase(removal)
-    after = _accuracies(removal, shared)
+    after = measured | _accuracies(removal, shared, leave_out=measured)
+    both = [client for client in before if client in after]
     outcome = Outcome(
         request=removal.request.number,
         targets=removal.targets,
@@ -216,8 +220,8 @@ def _remove(removal: Removal) -> None:
         finished_at=now(),
         plan=plan.as_json(),
         erased=erased,
-        before=before,
-        after=after,
+        before={client: before[client] for client in both},
+        after={client: after[client] for client in both},
         stages=removal.costs.stages,
         rounds=0,
         bytes_broadcast=_broadcast_size(removal, shared),
@@ -251,37 +255,52 @@ def _correct(removal: Removal) -> tuple[Plan, Tensors]:
     return plan, corrected
 
 
-def _recalibrate(removal: Removal, corrected: Tensors) -> tuple[Tensors, list[str]]:
-    """Stage 3: one broadcast, then local work. Returns the shared tensors and who failed.
+def _recalibrate(
+    removal: Removal, corrected: Tensors
+) -> tuple[Tensors, list[str], dict[str, float]]:
+    """Stage 3: one broadcast, then local work. Returns shared tensors, who failed, accuracies.
 
     Shared tensors come back unchanged but for normalisation statistics that the
-    correction made stale: those are the mean of what the clients re-estimated.
+    correction made stale: those are the mean of what the clients re-estimated, and
+    accuracies are then not known before that mean is.
     """
     how = removal.options.recalibration()
     if how is None:
-        return corrected, []
+        return corrected, [], {}
     missing: list[str] = []
+    measured: dict[str, float] = {}
     statistics: StreamingMean | None = None
-    task = Task("recalibrate", removal.request.number, recalibration=how)
+    wanted = _statistics(removal.federation, how)
+    task = Task("recalibrate", removal.request.number, recalibration=how, measured=True)
     replies = _ask(removal, "recalibration", task, removal.recalibrating, corrected)
     for client, reply in zip(removal.recalibrating, replies, strict=True):
-        if not _accept(removal.federation, reply, client):
+        if not _accept(removal.federation, reply, client, wanted):
             missing.append(client)
         elif reply.shared:
             statistics = statistics or StreamingMean(reply.shared)
             statistics.add(reply.shared, reply.samples)
-    fresh = statistics.result() if statistics is not None else {}
-    return {**corrected, **fresh}, missing
+        else:
+            measured[client] = reply.metrics["accuracy"]
+    if statistics is None:
+        return corrected, missing, measured
+    return {**corrected, **statistics.result()}, missing, {}
 
 
-def _accept(federation: Federation, reply: Reply, client: str) -> bool:
+def _statistics(federation: Federation, how: Recalibration) -> Tensors:
+    """The shared normalisation statistics that clients re-estimate, as they are now."""
+    if not how.statistics:
+        return {}
+    names = shared_statistics(federation.bench.build_model(), federation.bench.split)
+    return {name: federation.shared[name] for name in names}
+
+
+def _accept(federation: Federation, reply: Reply, client: str, statistics: Tensors) -> bool:
     """Stage a client's new personal part, if it is what it should be."""
-    reason = check_personal(reply, federation.rules(), client)
+    reason = check_personal(reply, federation.rules(), client, statistics)
     if reason is not None:
         federation.store.ledger.write(refusal_rows(federation.rounds, [Refusal(client, reason)]))
         return False
-    if reply.personal:
-        federation.store.stage(personal_file(reply.client), reply.personal)
+    federation.personal_place.stage(reply)
     return True
 
 
@@ -304,11 +323,28 @@ def _ask(
             removal.on_stage(stage, done, len(clients))
 
 
-def _accuracies(removal: Removal, shared: Tensors) -> dict[str, float]:
+def _known_accuracies(removal: Removal) -> dict[str, float]:
+    """Of the remaining clients, if the last evaluation was of these very tensors."""
+    ledger, store = removal.federation.store.ledger, removal.federation.store
+    if ledger.meta("evaluated_commit") != str(store.commits):
+        return {}
+    sql = "SELECT client, accuracy FROM evaluations WHERE round = ? ORDER BY client"
+    found = {row["client"]: row["accuracy"] for row in ledger.rows(sql, removal.federation.rounds)}
+    known = {client: found[client] for client in removal.remaining if client in found}
+    return known if len(known) == len(removal.remaining) else {}
+
+
+def _accuracies(
+    removal: Removal, shared: Tensors, leave_out: Collection[str] = ()
+) -> dict[str, float]:
     """Of the remaining clients with their newest personal parts, on their own test samples."""
     task = Task("evaluate", removal.federation.rounds)
-    replies = _ask(removal, "evaluation", task, removal.remaining, shared)
-    return {reply.client: reply.metrics["accuracy"] for reply in replies}
+    clients = [client for client in removal.remaining if client not in leave_out]
+    if not clients:
+        return {}
+    replies = _ask(removal, "evaluation", task, clients, shared)
+    scores = removal.federation.sound_scores(zip(clients, replies, strict=True))
+    return {client: score.accuracy for client, score in scores.items()}
 
 
 def _erase(removal: Removal) -> dict[str, int]:
@@ -328,7 +364,7 @@ def doomed_files(
     federation: Federation, targets: Sequence[str], also: Sequence[str] = ()
 ) -> list[str]:
     """The files of the run that must go with these targets."""
-    own = [*map(personal_file, targets), *map(fisher_file, targets)]
+    own = [file(target) for file in (personal_file, held_file, fisher_file) for target in targets]
     return [name for name in dict.fromkeys([*own, *also]) if federation.store.has(name)]
 
 
@@ -357,6 +393,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
             ledger_of.finish_row(request, status, 0, known),
             *ledger_of.preservation_rows(request, outcome.before, outcome.after),
             *ledger_of.recalibration_rows(request, asked, outcome.not_recalibrated),
+            *federation.personal_place.farewell_rows(request.number, removal.targets),
         ]
     )
     with uninterrupted():
@@ -445,7 +482,7 @@ def _recalibrate_later(
     done = [
         client
         for client, reply in zip(waiting, replies, strict=True)
-        if _accept(federation, reply, client)
+        if _accept(federation, reply, client, {})
     ]
     federation.store.keep(ledger_of.recalibration_rows(request, done, ()))
     federation.store.commit()

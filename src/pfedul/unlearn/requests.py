@@ -15,7 +15,12 @@ from pfedul.unlearn.outcome import Outcome
 
 PENDING, REPAIRING, DONE = "pending", "repairing", "done"
 
-CLIENT_TABLES = ("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations")
+NOT_CONFIRMED = "erasure at the client not confirmed"
+
+CLIENT_TABLES = (
+    *("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations"),
+    "nodes",
+)
 """Every table with rows that speak of one client."""
 
 
@@ -100,7 +105,17 @@ def read_outcome(ledger: Ledger, request: Request) -> Outcome:
         before={row["client"]: row["accuracy_before"] for row in rows},
         after={row["client"]: row["accuracy_after"] for row in rows},
         not_recalibrated=not_recalibrated(ledger, request),
+        erased_at_client=erased_at_client(ledger, request),
     )
+
+
+def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
+    """Of targets that kept their personal tensors themselves: whether these are erased."""
+    sql = "SELECT target, confirmed_at FROM erasures WHERE request = ? ORDER BY target"
+    return {
+        row["target"]: NOT_CONFIRMED if (at := row["confirmed_at"]) is None else f"confirmed {at}"
+        for row in ledger.rows(sql, request.number)
+    }
 
 
 def options_of(request: Request) -> ForgetOptions:
@@ -143,7 +158,7 @@ def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
     )
 
 
-_OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined"}
+_OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erased_at_client"}
 
 
 def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
