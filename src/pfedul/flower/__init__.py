@@ -1,0 +1,34 @@
+"""The same federation across machines, on Flower: the public door of this room.
+
+    from pfedul.flower import client_app, server_app
+
+`client_app` and `server_app` make a Flower app; docs/flower.md shows one in full.
+Flower itself is an extra: `pip install 'pfedul[flower]'`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pfedul.flower.extra import require_flower
+
+if TYPE_CHECKING:
+    from pfedul.flower.client import Node as Node
+    from pfedul.flower.client import client_app as client_app
+    from pfedul.flower.server import server_app as server_app
+
+_HOMES = {
+    "Node": "pfedul.flower.client",
+    "client_app": "pfedul.flower.client",
+    "server_app": "pfedul.flower.server",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: the rest of pfedul must work without Flower."""
+    if name not in _HOMES:
+        raise AttributeError(name)
+    require_flower()
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,92 @@
+"""The run config of the Flower app: what `flwr run -c '...'` may say.
+
+Its keys are those of the settings and of the options of `forget`, with hyphens;
+an empty text stands for "not given", since Flower wants every key to be declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pfedul.errors import PfedulError
+from pfedul.options import check_options, option, option_name
+from pfedul.settings import Settings
+from pfedul.unlearn.forget_options import ForgetOptions
+
+ACTIONS = ("train", "forget", "evaluate", "status", "inspect", "recalibrate", "admit")
+
+NOT_HERE = {"engine", "workers", "data_root", "checkpoint_every"}
+"""Settings that mean nothing where clients are nodes: every round is committed."""
+
+
+@dataclass(frozen=True)
+class AppOptions:
+    """What every action may be told."""
+
+    action: str = option("train", "What to do.", choices=ACTIONS)
+    run: str = option("", "The run folder, on the server's side.")
+    config: str = option("", "Settings from a TOML file on the server's side, for a new run.")
+    client: str = option("", "The client, or several with commas between, to forget or admit.")
+    again: bool = option(False, "Admit a forgotten client as a new one.")
+    nodes: int = option(
+        0, "Clients of a new run where the settings do not say how many.", at_least=0
+    )
+    nodes_deadline: float = option(
+        60.0, "Seconds to wait for nodes to connect, and for answers to small questions.", above=0
+    )
+    reply_deadline: float = option(600.0, "Seconds to wait for the replies to a task.", above=0)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if not self.run:
+            raise PfedulError("Say where the run folder is: -c 'run=\"/absolute/path\"'.")
+
+    @property
+    def clients(self) -> list[str]:
+        """The clients that the action is about."""
+        return [name.strip() for name in self.client.split(",") if name.strip()]
+
+
+def defaults() -> dict[str, Any]:
+    """Every key with its default, for the app's pyproject.toml."""
+    values: dict[str, Any] = {spec.name: spec.default for spec in fields(AppOptions)}
+    for kind in (Settings, ForgetOptions):
+        values |= {spec.name: "" for spec in fields(kind) if spec.name not in NOT_HERE}
+    return {_key(name): value for name, value in values.items()}
+
+
+def read_config(config: Mapping[str, Any]) -> tuple[AppOptions, dict[str, Any]]:
+    """The options of the app, and those of the settings or of `forget`, as the action needs.
+
+    One config serves all actions, so that what belongs to another one is passed over.
+    """
+    given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
+    names = {kind: {spec.name for spec in fields(kind)} for kind in _KINDS}
+    for key in given:
+        if not any(key in known for known in names.values()):
+            raise PfedulError(f"Unknown key '{_key(key)}' in the run config; see docs/cli.md.")
+    options = AppOptions(**{key: given[key] for key in given if key in names[AppOptions]})
+    kind = ForgetOptions if options.action in {"forget", "inspect"} else Settings
+    wanted = names[kind] - NOT_HERE - names[AppOptions]
+    return options, {key: given[key] for key in given if key in wanted}
+
+
+_KINDS: tuple[type[Any], ...] = (AppOptions, Settings, ForgetOptions)
+
+
+def rows() -> list[dict[str, str]]:
+    """A table of the app's own keys, for the docs."""
+    return [
+        {
+            "key": _key(spec.name),
+            "default": str(spec.default),
+            "meaning": spec.metadata["help"],
+        }
+        for spec in fields(AppOptions)
+    ]
+
+
+def _key(name: str) -> str:
+    return option_name(name).removeprefix("--")

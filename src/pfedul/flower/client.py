@@ -1,0 +1,155 @@
+"""The client's side on Flower: handlers that call the very functions that local engines call.
+
+A client is one function that returns its model, its training data and its test
+data. Personal tensors stay in the client's own folder, which the node config
+names; nothing is kept in Flower's context, which no restart survives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from torch import nn
+
+from pfedul.assembly import assemble, input_shape, load_data
+from pfedul.client import Reply, Workbench, perform, scratch_of
+from pfedul.data import FederatedData, own_clients
+from pfedul.errors import PfedulError
+from pfedul.federation import check_same_tensors
+from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
+from pfedul.flower.wire import MESSAGE_TYPES, Order, open_order, pack_reply, pack_words
+from pfedul.member import member_of
+from pfedul.settings import OWN, Settings
+from pfedul.tensors import Tensors
+
+MAKES_PERSONAL = {"fit", "recalibrate"}
+"""Tasks that end with new personal tensors."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a client's machine says of itself, from `--node-config` of its supernode."""
+
+    client: str
+    folder: Path
+    config: Mapping[str, Any]
+
+
+Load = Callable[[Node], tuple[nn.Module, Any, Any]]
+"""A client: its model, its training data and its test data."""
+
+
+def client_app(load: Load | None = None) -> ClientApp:
+    """A Flower ClientApp for a client that `load` describes.
+
+    `load(node)` returns (model, train, test), each part of the data a pair of
+    arrays or a map-style Dataset. Without it the client's share of the data set
+    that the server's settings name is used.
+    """
+    app = ClientApp()
+    kinds = {"train": app.train, "evaluate": app.evaluate, "query": app.query}
+    for action, message_type in MESSAGE_TYPES.items():
+        kind, _, name = message_type.partition(".")
+        kinds[kind](name)(_handler(action, load))
+    return app
+
+
+def _handler(action: str, load: Load | None) -> Callable[[Message, Context], Message]:
+    def handle(message: Message, context: Context) -> Message:
+        return Message(answer(action, message.content, context.node_config, load), reply_to=message)
+
+    return handle
+
+
+def answer(
+    action: str, content: RecordDict, node_config: Mapping[str, Any], load: Load | None
+) -> RecordDict:
+    """The content of the reply; what goes wrong is said in it."""
+    client = str(node_config.get("client", ""))
+    try:
+        node, order = node_of(node_config), open_order(content)
+        if action == "hello":
+            return pack_words("hello", introduce(node, order, load))
+        if order.client != node.client:
+            raise PfedulError(f"this node is {node.client} and was asked as {order.client}")
+        if action == "erase":
+            return pack_words("erase", erase(node.folder, order.federation, node.client))
+        return pack_reply(carry_out(node, order, load))
+    except Exception as error:
+        logging.getLogger("flwr").exception("The work for %s failed", client)
+        words = str(error) if isinstance(error, PfedulError) else f"{type(error).__name__}: {error}"
+        if action in {"hello", "erase"}:
+            return pack_words(action, {"client": client, "failure": words})
+        return pack_reply(Reply(client, 0, failure=words))
+
+
+def node_of(config: Mapping[str, Any]) -> Node:
+    """The node that this process runs on."""
+    if not config.get("client") or not config.get("folder"):
+        raise PfedulError(
+            "the node config must name the client and its folder: "
+            '--node-config \'client="ID" folder="/absolute/path"\''
+        )
+    return Node(str(config["client"]), Path(str(config["folder"])).expanduser(), dict(config))
+
+
+def introduce(node: Node, order: Order, load: Load | None) -> dict[str, Any]:
+    """Who this node is, and what the server must know of its data."""
+    _, data = _model_and_data(node, Settings(**order.settings), load)
+    own = data.clients[node.client]
+    return {
+        **asdict(member_of(node.client, own)),
+        "shape": list(input_shape(data)),
+        "classes": data.classes,
+    }
+
+
+def carry_out(node: Node, order: Order, load: Load | None) -> Reply:
+    """Do what is asked for, with the personal tensors that the order names."""
+    bench = _bench(node, Settings(**order.settings), load)
+    scratch = scratch_of(bench)
+    state = scratch.model.state_dict()
+    check_same_tensors(order.shared, {name: state[name] for name in bench.split.shared})
+    folder = own_folder(node.folder, order.federation)
+    personal = order.personal if order.base is None else read_held(folder, order.base)
+    reply = perform(bench, scratch, order.task, node.client, order.shared, personal)
+    if order.task.action in MAKES_PERSONAL and bench.split.personal:
+        keep_only(folder, order.base)
+        reply = _without_personal(reply, folder)
+    return reply
+
+
+def _without_personal(reply: Reply, folder: Path) -> Reply:
+    personal: Tensors = reply.personal
+    return replace(reply, personal={}, held=write_held(folder, personal))
+
+
+def _bench(node: Node, settings: Settings, load: Load | None) -> Workbench:
+    model, data = _model_and_data(node, settings, load)
+    if model is None:
+        return assemble(settings, data, None)
+    return assemble(replace(settings, model=OWN), data, lambda: model)
+
+
+def _model_and_data(
+    node: Node, settings: Settings, load: Load | None
+) -> tuple[nn.Module | None, FederatedData]:
+    """The model is None where the settings name it."""
+    if load is not None:
+        model, train, test = load(node)
+        return model, own_clients({node.client: (train, test)})
+    if OWN in {settings.data, settings.model}:
+        raise PfedulError("this federation is one of own models or data: use client_app(load=...)")
+    root = node.config.get("data-root")
+    data = load_data(replace(settings, data_root=None if root is None else str(root)), None)
+    if node.client not in data.clients:
+        raise PfedulError(
+            f"the data set has no client '{node.client}'; it has: {', '.join(data.clients)}"
+        )
+    return None, replace(data, clients={node.client: data.clients[node.client]})

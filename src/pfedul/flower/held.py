@@ -1,0 +1,110 @@
+"""A client's own folder: the personal tensors that never leave it.
+
+    FOLDER/FEDERATION/SHA256.safetensors     personal tensors, named after their content
+    FOLDER/receipts/FEDERATION.json          after an erasure: what was erased, and when
+
+A round writes new tensors beside those it started from. Which of them count is
+known to the server alone, whose commit may still fail: so the order of the next
+round names what to start from, and only then is everything else deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pfedul.errors import PfedulError
+from pfedul.rows import now
+from pfedul.tensorfile import digest, digest_file, encode, read_file
+from pfedul.tensors import Tensors
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+_SAFE_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def own_folder(folder: Path, federation: str) -> Path:
+    """Where this federation's tensors are; the name comes from the server, so it is checked."""
+    if not _SAFE_NAME.fullmatch(federation):
+        raise PfedulError(f"'{federation}' is not the name of a federation.")
+    return folder / federation
+
+
+def read_held(folder: Path, sha256: str) -> Tensors:
+    """The personal tensors with this hash."""
+    if not _SHA256.fullmatch(sha256):
+        raise PfedulError(f"'{sha256}' does not name personal tensors.")
+    path = _file(folder, sha256)
+    if not path.is_file():
+        raise PfedulError(f"The personal tensors {sha256[:12]} are not in {folder}.")
+    if digest_file(path) != sha256:
+        raise PfedulError(f"The file {path} is damaged; restore it from a backup.")
+    return read_file(path)
+
+
+def keep_only(folder: Path, sha256: str | None) -> None:
+    """Delete personal tensors of rounds that were never committed, or are past."""
+    for path in folder.glob("*.safetensors"):
+        if path.stem != sha256:
+            path.unlink()
+
+
+def write_held(folder: Path, tensors: Tensors) -> str:
+    """Write personal tensors, whole or not at all; returns their hash."""
+    data = encode(tensors)
+    sha256 = digest(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".draft-")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, _file(folder, sha256))
+    _sync(folder)
+    return sha256
+
+
+def erase(folder: Path, federation: str, client: str) -> dict[str, Any]:
+    """Erase all that this federation left here; returns a receipt, which is kept here as well."""
+    own = own_folder(folder, federation)
+    found = sorted(path for path in own.rglob("*") if path.is_file())
+    receipt = {
+        "client": client,
+        "federation": federation,
+        "erased_at": now(),
+        "files": len(found),
+        "bytes": sum(path.stat().st_size for path in found),
+        "sha256": [path.stem for path in found],
+    }
+    shutil.rmtree(own, ignore_errors=True)
+    if own.exists():
+        raise PfedulError(f"The folder {own} could not be erased; remove it by hand.")
+    _write_receipt(folder / "receipts" / f"{federation}.json", receipt)
+    return receipt
+
+
+def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
+    """A second erasure finds nothing more: the first receipt says what there was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if receipt["files"] or not path.exists():
+        path.write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
+        _sync(path)
+    with suppress(FileNotFoundError):
+        _sync(path.parent.parent)
+
+
+def _file(folder: Path, sha256: str) -> Path:
+    return folder / f"{sha256}.safetensors"
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,114 @@
+"""Who is who: a client's name is bound to the key with which its node proves itself.
+
+Flower's superlink lets only nodes in whose public keys are registered, and says
+which key a node has. The first node that claims a name has it from then on, by
+its key; a node that claims a name that is another's gets nothing. Names are
+claims, keys are proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flwr.serverapp import Grid
+
+from pfedul.client import Task
+from pfedul.data.client_ids import check_ids
+from pfedul.errors import PfedulError
+from pfedul.federation import Federation
+from pfedul.flower.queries import Server, Words, ask, settings_for_clients
+from pfedul.flower.wire import Order
+from pfedul.ledger import Ledger, Statement, insert
+from pfedul.member import Member
+from pfedul.rows import now
+from pfedul.settings import Settings
+
+
+@dataclass(frozen=True)
+class Introduced:
+    """A node that has said who it is, and what the server must know of its data."""
+
+    key: str
+    member: Member
+    shape: tuple[int, ...]
+    classes: int
+
+
+def online_nodes(grid: Grid) -> dict[str, int]:
+    """The key (SHA-256 of the public key) of every node that is connected -> its id now."""
+    return {hashlib.sha256(node.public_key).hexdigest(): node.node_id for node in grid.get_nodes()}
+
+
+def bound_keys(ledger: Ledger) -> dict[str, str]:
+    """Client -> the key of its node."""
+    rows = ledger.rows("SELECT client, node_key FROM nodes ORDER BY client")
+    return {row["client"]: row["node_key"] for row in rows}
+
+
+def barred_keys(ledger: Ledger) -> set[str]:
+    """Keys of nodes whose client was forgotten."""
+    return {row["node_key"] for row in ledger.rows("SELECT node_key FROM barred")}
+
+
+def binding_row(client: str, key: str) -> Statement:
+    """A name bound to a key."""
+    return insert("nodes", client=client, node_key=key, bound_at=now())
+
+
+def ask_who(
+    server: Server, settings: Settings, nodes: Mapping[str, int]
+) -> tuple[dict[str, Introduced | str], list[Statement]]:
+    """Ask nodes who they are; a text says why one cannot be taken."""
+    order = Order(Task("hello", 0), "", settings=settings_for_clients(settings))
+    answers, rows = ask(server, order, nodes)
+    return {key: read_introduction(key, words) for key, words in answers.items()}, rows
+
+
+def read_introduction(key: str, words: Words) -> Introduced | str:
+    """A node's words of itself, or why they cannot be taken."""
+    if words.get("failure"):
+        return str(words["failure"])
+    try:
+        counts = int(words["train_samples"]), int(words["test_samples"])
+        member = Member(str(words["client"]), *counts, str(words["data_sha256"]))
+        shape = tuple(int(size) for size in words["shape"])
+        classes = int(words["classes"])
+        check_ids([member.client])
+    except PfedulError as error:
+        return str(error)
+    except (KeyError, TypeError, ValueError) as error:
+        return f"its introduction cannot be read ({error!r})"
+    sound = min(*counts, classes, *shape) >= 1
+    return Introduced(key, member, shape, classes) if sound else "it has no samples"
+
+
+def meet_strangers(server: Server, federation: Federation) -> dict[str, Introduced]:
+    """Ask nodes that are bound to no client who they are; returns those that claim a free name.
+
+    Nodes of forgotten clients are not even asked. All of them get nothing, and are
+    written down; a node with a free name can be admitted.
+    """
+    ledger = federation.store.ledger
+    bound = bound_keys(ledger)
+    known = {*bound.values(), *barred_keys(ledger)}
+    nodes = {key: node for key, node in online_nodes(server.grid).items() if key not in known}
+    claims, rows = ask_who(server, federation.settings, nodes)
+    for key, claim in claims.items():
+        name, reason = _refusal(claim, bound)
+        rows.append(insert("strangers", node_key=key, claim=name, reason=reason, at=now()))
+        server.tell(f"The node {key[:12]} gets nothing: {reason}.")
+    ledger.write(rows)
+    found = [claim for claim in claims.values() if isinstance(claim, Introduced)]
+    return {claim.member.client: claim for claim in found if claim.member.client not in bound}
+
+
+def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, str]:
+    """The name that a node claims, and why it is not taken in."""
+    if isinstance(claim, str):
+        return "?", claim
+    name = claim.member.client
+    if name in bound:
+        return name, f"the name {name} belongs to a node with another key"
+    return name, f'{name} is no client of this run (action="admit" makes it one)'

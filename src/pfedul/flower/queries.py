@@ -1,0 +1,73 @@
+"""Small questions to nodes, answered in words: no tensor goes out with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from pfedul.assembly import ModelFactory
+from pfedul.client import Task
+from pfedul.flower.app_config import AppOptions
+from pfedul.flower.engine import Exchange, Traffic
+from pfedul.flower.wire import MESSAGE_TYPES, Order, open_words, pack_order
+from pfedul.ledger import Statement, insert
+from pfedul.rows import now
+from pfedul.settings import Settings
+
+Words = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the server stands: Flower's grid, what it was told, and the user's own model if any."""
+
+    grid: Grid
+    options: AppOptions
+    model: ModelFactory | None
+    tell: Callable[[str], None]
+
+
+def ask(
+    server: Server, order: Order, nodes: Mapping[str, int]
+) -> tuple[dict[str, Words], list[Statement]]:
+    """What each node answers, failures being words as well; and the ledger row of the traffic."""
+    if not nodes:
+        return {}, []
+    action, deadline = order.task.action, server.options.nodes_deadline
+    content, kind = pack_order(order), MESSAGE_TYPES[action]
+    messages = {key: Message(content, node, kind, ttl=deadline) for key, node in nodes.items()}
+    traffic = Traffic()
+    exchange = Exchange(server.grid, messages, deadline, traffic)
+    answers = {key: _words(exchange.wait_for(key), action) for key in nodes}
+    return answers, [traffic_row(order.task, len(nodes), traffic)]
+
+
+def _words(message: Message | None, action: str) -> Words:
+    if message is None:
+        return {"failure": "it did not answer in time"}
+    if message.has_error():
+        return {"failure": f"Flower reports error {message.error.code}: {message.error.reason}"}
+    try:
+        words = open_words(action, message.content)
+    except Exception as error:
+        return {"failure": f"its reply cannot be read ({type(error).__name__}: {error})"}
+    return words if isinstance(words, dict) else {"failure": "its reply cannot be read"}
+
+
+def traffic_row(task: Task, clients: int, traffic: Traffic) -> Statement:
+    """What a task took, in messages and bytes."""
+    about = {"action": task.action, "number": task.number, "clients": clients, "at": now()}
+    return insert("traffic", **about, **asdict(traffic))
+
+
+def settings_for_clients(settings: Settings) -> dict[str, Any]:
+    """The settings that decide a run; how the server carries it out is its own matter."""
+    return {
+        spec.name: getattr(settings, spec.name)
+        for spec in fields(settings)
+        if not spec.metadata["later"]
+    }

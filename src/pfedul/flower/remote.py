@@ -1,0 +1,197 @@
+"""A federation whose clients are Flower nodes: made with those that come, and opened again.
+
+The run folder, the rounds and the removals are those of every other engine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pfedul.assembly import ModelFactory, assemble_at_server, check_enough_clients
+from pfedul.client import Task, Workbench
+from pfedul.errors import PfedulError
+from pfedul.federation import (
+    AT_NODES,
+    Federation,
+    check_same_settings,
+    check_same_tensors,
+    named,
+    read_settings,
+)
+from pfedul.flower.engine import Federated, FlowerEngine, Traffic
+from pfedul.flower.identity import Introduced, ask_who, binding_row, bound_keys, online_nodes
+from pfedul.flower.queries import Server, settings_for_clients, traffic_row
+from pfedul.ledger import Ledger, Statement, insert
+from pfedul.rows import client_row, run_rows, settings_row
+from pfedul.settings import OWN, Settings, changeable, from_mapping, merge, read_toml, write_toml
+from pfedul.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, Store, refuse_unusable
+from pfedul.tensors import read_tensors
+
+WAIT_SECONDS = 1.0
+
+
+def open_or_create(server: Server, asked: dict[str, Any]) -> Federation:
+    """The federation of the run folder; a new one with the nodes that are there."""
+    path = Path(server.options.run).expanduser().resolve()
+    if (path / LEDGER_FILE).is_file():
+        return open_remote(server, path, asked)
+    if server.options.action != "train":
+        raise PfedulError(f'There is no run at {path} yet; begin with action="train".')
+    return create_remote(server, path, asked)
+
+
+def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
+    """An existing run, at its last whole round."""
+    stored = read_settings(path)
+    merge(stored, asked)  # refuses what cannot change; how many rounds is for `train` to say
+    settings = merge(stored, {k: v for k, v in changeable(asked).items() if k != "rounds"})
+    store = Store.open(path)
+    try:
+        if store.ledger.meta("clients_at") != AT_NODES:
+            raise PfedulError(f"The clients of {path} are here; use 'pfedul train {path}'.")
+        check_same_settings(store, stored)
+        bench = _bench_of(store.ledger, settings, server.model)
+        state = bench.build_model().state_dict()
+        check_same_tensors(store.read(SHARED_FILE), {n: state[n] for n in bench.split.shared})
+        if settings != stored:
+            store.write_settings(write_toml(settings))
+        return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
+    except BaseException:
+        store.close()
+        raise
+
+
+def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
+    """A new run with the first nodes that come and say who they are."""
+    refuse_unusable(path)
+    settings = _first_settings(server, asked)
+    found, traffic = _gather(server, settings)
+    shape, classes = _agree(found)
+    bench = assemble_at_server(settings, shape, classes, server.model)
+    check_enough_clients(settings, len(found))
+    shared = read_tensors(bench.build_model(), bench.split.shared)
+    facts = {
+        "clients_at": AT_NODES,
+        "federation": uuid.uuid4().hex,
+        "input_shape": json.dumps(shape),
+        "classes": str(classes),
+    }
+    rows = [*run_rows(), settings_row(settings), *_rows_of(found), *traffic]
+    rows += [insert("meta", key=key, value=value) for key, value in facts.items()]
+    store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
+    return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
+
+
+def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) -> FlowerEngine:
+    """The engine of an open run: its clients are the nodes that their keys say they are."""
+
+    def nodes() -> Mapping[str, int]:
+        online, bound = online_nodes(server.grid), bound_keys(store.ledger)
+        return {client: online[key] for client, key in bound.items() if key in online}
+
+    def note(task: Task, clients: int, traffic: Traffic) -> None:
+        store.ledger.write([traffic_row(task, clients, traffic)])
+
+    about = Federated(
+        str(store.ledger.meta("federation")),
+        settings_for_clients(settings),
+        lambda: read_tensors(bench.build_model(), bench.split.personal),
+    )
+    return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
+
+
+def _first_settings(server: Server, asked: dict[str, Any]) -> Settings:
+    config = server.options.config
+    known = {**(read_toml(Path(config)) if config else {}), **asked}
+    if server.options.nodes:
+        known.setdefault("clients", server.options.nodes)
+    if server.model is not None:
+        known = {**known, "model": named(server.model), "data": OWN}
+    settings = from_mapping(known, config or "the run config")
+    if settings.checkpoint_every != 1:
+        raise PfedulError("On Flower every round is committed; leave checkpoint_every out.")
+    if settings.clients is None:
+        raise PfedulError("Say how many clients a new run is to have: -c 'clients=3'.")
+    return settings
+
+
+def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
+    """Wait until so many nodes as there are to be clients have said who they are."""
+    wanted = settings.clients or 1
+    found: dict[str, Introduced] = {}
+    asked: set[str] = set()
+    refused: list[str] = []
+    rows: list[Statement] = []
+    ends = time.monotonic() + server.options.nodes_deadline
+    while True:
+        new = {key: node for key, node in online_nodes(server.grid).items() if key not in asked}
+        asked |= set(new)
+        claims, traffic = ask_who(server, settings, new)
+        rows += traffic
+        refused += _sort_claims(server, claims, found)
+        if len(found) >= wanted:
+            return [found[client] for client in sorted(found)[:wanted]], rows
+        if time.monotonic() >= ends:
+            raise PfedulError(_too_few(server, len(found), wanted, refused))
+        time.sleep(WAIT_SECONDS)
+
+
+def _sort_claims(
+    server: Server, claims: Mapping[str, Introduced | str], found: dict[str, Introduced]
+) -> list[str]:
+    """Take in who can be taken in; returns why others cannot."""
+    refused = []
+    for key, claim in claims.items():
+        if isinstance(claim, Introduced) and claim.member.client not in found:
+            found[claim.member.client] = claim
+            continue
+        taken = "its name is another node's"
+        refused.append(taken if isinstance(claim, Introduced) else claim)
+        server.tell(f"The node {key[:12]} gets nothing: {refused[-1]}.")
+    return refused
+
+
+def _too_few(server: Server, found: int, wanted: int, refused: Sequence[str]) -> str:
+    why = f" (refused: {refused[0]})" if refused else ""
+    return (
+        f"{found} of {wanted} clients came within {server.options.nodes_deadline:g} s{why}; "
+        "start the missing nodes, or give a longer nodes-deadline or fewer clients."
+    )
+
+
+def _agree(found: Sequence[Introduced]) -> tuple[tuple[int, ...], int]:
+    """One shape of inputs for all, and as many classes as the client with the most has."""
+    first = found[0]
+    for node in found:
+        if node.shape != first.shape:
+            raise PfedulError(
+                f"Inputs must have one shape, but they are {first.shape} at {first.member.client} "
+                f"and {node.shape} at {node.member.client}; make them alike."
+            )
+    return first.shape, max(node.classes for node in found)
+
+
+def _rows_of(found: Sequence[Introduced]) -> list[Statement]:
+    rows = [client_row(node.member, 0) for node in found]
+    return rows + [binding_row(node.member.client, node.key) for node in found]
+
+
+def _bench_of(ledger: Ledger, settings: Settings, model: ModelFactory | None) -> Workbench:
+    shape = tuple(json.loads(str(ledger.meta("input_shape"))))
+    return assemble_at_server(settings, shape, int(str(ledger.meta("classes"))), model)
+
+
+def wait_for_nodes(server: Server, federation: Federation) -> list[str]:
+    """Wait for the nodes of all clients; returns who is still missing at the deadline."""
+    ends = time.monotonic() + server.options.nodes_deadline
+    while True:
+        online, bound = online_nodes(server.grid), bound_keys(federation.store.ledger)
+        missing = [name for name in federation.clients if bound.get(name) not in online]
+        if not missing or time.monotonic() >= ends:
+            return missing
+        time.sleep(WAIT_SECONDS)

@@ -1,0 +1,166 @@
+"""The server's side on Flower: one run of the app does one action on the run folder.
+
+`flwr run APP -c 'action="forget" client="ID"'` starts it at the superlink. It
+opens the run folder, does what the command line would do, and lets go of it;
+what happened is in the ledger, under `actions`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from pfedul.admission import admit
+from pfedul.assembly import ModelFactory
+from pfedul.errors import PfedulError
+from pfedul.federation import Federation, Progress
+from pfedul.flower.app_config import AppOptions, read_config
+from pfedul.flower.deployment.database import scrub
+from pfedul.flower.deployment.layout import Layout
+from pfedul.flower.farewell import confirm_erasures
+from pfedul.flower.identity import Introduced, binding_row, meet_strangers
+from pfedul.flower.queries import Server
+from pfedul.flower.remote import open_or_create, wait_for_nodes
+from pfedul.ledger import insert
+from pfedul.rows import now
+from pfedul.show import evaluation_data
+from pfedul.status import read_status
+from pfedul.unlearn.requests import NOT_CONFIRMED, read_outcome, read_request
+
+_LOG = logging.getLogger("flwr")
+
+
+def server_app(model: ModelFactory | None = None) -> ServerApp:
+    """A Flower ServerApp that keeps a federation in a run folder.
+
+    `model`: a function without arguments that returns the model of the clients, where
+    they bring their own; without it the settings name the model.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        _LOG.addFilter(_one_sentence)
+        options, asked = read_config(context.run_config)
+        result = run_action(Server(grid, options, model, _LOG.info), asked)
+        _LOG.info("%s: %s", options.action, json.dumps(result))
+
+    return app
+
+
+def _one_sentence(record: logging.LogRecord) -> bool:
+    """A user's mistake is one sentence in the log, without a trace of our code."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, PfedulError):
+        record.msg, record.args, record.exc_info = str(error), (), None
+    return True
+
+
+def run_action(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
+    """Do what is asked for; returns what the command line prints as JSON."""
+    options = server.options
+    if options.action == "status":
+        return read_status(_run_path(options))
+    settings = asked if options.action == "train" else {}
+    with open_or_create(server, settings) as federation:
+        return _noted(federation, options, lambda: _act(server, federation, asked))
+
+
+def _noted(
+    federation: Federation, options: AppOptions, act: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Write down that an action was begun, and how it ended."""
+    ledger = federation.store.ledger
+    number = 1 + (ledger.value("SELECT MAX(id) FROM actions") or 0)
+    row = {"id": number, "action": options.action, "started_at": now()}
+    ledger.write([insert("actions", **row)])
+    try:
+        result = act()
+    except BaseException as error:
+        words = str(error) if isinstance(error, PfedulError) else repr(error)
+        ledger.write([insert("actions", **row, finished_at=now(), result=words)])
+        raise
+    ledger.write([insert("actions", **row, finished_at=now(), result="done")])
+    return result
+
+
+def _act(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
+    """Settle what is owed to and by the nodes, then do the action."""
+    missing = wait_for_nodes(server, federation)
+    if missing:
+        server.tell(f"Not connected: {', '.join(missing)}.")
+    newcomers = meet_strangers(server, federation)
+    confirm_erasures(server, federation)
+    options = server.options
+    if options.action == "admit":
+        return _admit(federation, options, newcomers)
+    if options.action == "inspect":
+        return federation.plan(*options.clients, **asked).as_json()
+    done = _catch_up(server, federation)
+    if options.action == "recalibrate":
+        return {"recalibrated": done}
+    if options.action == "forget":
+        return _forget(server, federation, asked)
+    if options.action == "evaluate":
+        return evaluation_data(federation.evaluate())
+    federation.train(asked.get("rounds"), _progress(server))
+    return read_status(_run_path(options))
+
+
+def _run_path(options: AppOptions) -> Path:
+    return Path(options.run).expanduser().resolve()
+
+
+def _catch_up(server: Server, federation: Federation) -> list[str]:
+    """Who was away when a client was forgotten recalibrates now, if it is back."""
+    done = federation.recalibrate()
+    if done:
+        server.tell(f"Recalibrated after their absence: {', '.join(done)}.")
+    return done
+
+
+def _progress(server: Server) -> Callable[[Progress], None]:
+    def tell(progress: Progress) -> None:
+        if progress.loss is not None:
+            accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.1%}"
+            replies = f"{progress.replies} of {progress.clients} replies"
+            rounds = f"round {progress.round}/{progress.rounds}"
+            server.tell(f"{rounds}: {replies}, loss {progress.loss:.3f}{accuracy}")
+
+    return tell
+
+
+def _forget(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
+    """Finish the server's side first; then the target's own folder, if it can be reached."""
+    outcome = federation.forget(*server.options.clients, **asked)
+    confirm_erasures(server, federation)
+    if not scrub(Layout(_run_path(server.options)).database):
+        server.tell("Flower's database may still hold deleted messages; 'pfedul down' clears it.")
+    ledger = federation.store.ledger
+    found = read_outcome(ledger, read_request(ledger, outcome.request))
+    for target, state in found.erased_at_client.items():
+        if state == NOT_CONFIRMED:
+            server.tell(f"{target}: {NOT_CONFIRMED}; it is asked again when it is back.")
+    return found.as_json()
+
+
+def _admit(
+    federation: Federation, options: AppOptions, newcomers: dict[str, Introduced]
+) -> dict[str, Any]:
+    """Let nodes join that are connected and claim a free name."""
+    if not options.clients:
+        raise PfedulError('Say who joins: -c \'action="admit" client="ID"\'.')
+    for client in options.clients:
+        found = newcomers.get(client)
+        if found is None and client not in federation.clients:
+            waiting = ", ".join(newcomers) or "nobody"
+            raise PfedulError(f"No new node claims to be '{client}'; waiting: {waiting}.")
+        member, key = (None, "") if found is None else (found.member, found.key)
+        admit(federation, client, options.again, member, [binding_row(client, key)])
+    return {"admitted": options.clients, "joined_round": federation.rounds}

@@ -1,0 +1,122 @@
+"""What goes over Flower's wire: orders to clients and their replies, as Flower's records.
+
+Tensors travel as one safetensors blob in one Flower array: every bit and every
+type arrives as it was sent, and a message is a few large objects instead of one
+for each tensor. Whatever arrives may be anything at all: opening it raises, and
+the caller turns that into a refusal.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from pfedul.client import Reply, Task
+from pfedul.personalization import Recalibration
+from pfedul.tensorfile import decode, encode
+from pfedul.tensors import Tensors
+
+MESSAGE_TYPES = {
+    "fit": "train.fit",
+    "recalibrate": "train.recalibrate",
+    "evaluate": "evaluate.evaluate",
+    "exact-fisher": "query.exact_fisher",
+    "hello": "query.hello",
+    "erase": "query.erase",
+}
+"""What clients are asked to do -> Flower's type of the message."""
+
+_STYPE = "safetensors"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a client is asked to do, and on what.
+
+    `base` is the SHA-256 of the personal tensors that it starts from and holds
+    itself; without one it starts from `personal`. `settings` are those of the
+    federation, as far as clients need them.
+    """
+
+    task: Task
+    client: str
+    federation: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    shared: Tensors = field(default_factory=dict)
+    personal: Tensors = field(default_factory=dict)
+    base: str | None = None
+
+
+def pack_order(order: Order) -> RecordDict:
+    """An order as the content of a message."""
+    words = {
+        "task": asdict(order.task),
+        "client": order.client,
+        "federation": order.federation,
+        "settings": order.settings,
+        "base": order.base,
+    }
+    return _pack("order", words, order.shared, order.personal)
+
+
+def open_order(content: RecordDict) -> Order:
+    """The inverse of `pack_order`."""
+    words, tensors = _open("order", content)
+    task = words.pop("task")
+    how = task.pop("recalibration")
+    recalibration = None if how is None else Recalibration(**how)
+    return Order(task=Task(**task, recalibration=recalibration), **words, **tensors)
+
+
+def pack_reply(reply: Reply) -> RecordDict:
+    """A reply as the content of a message."""
+    words = asdict(replace(reply, shared={}, personal={}))
+    del words["shared"], words["personal"]
+    return _pack("reply", words, reply.shared, reply.personal)
+
+
+def open_reply(content: RecordDict) -> Reply:
+    """The inverse of `pack_reply`."""
+    words, tensors = _open("reply", content)
+    return Reply(**words, **tensors)
+
+
+def pack_words(name: str, words: dict[str, Any]) -> RecordDict:
+    """Plain data as the content of a message."""
+    return _pack(name, words, {}, {})
+
+
+def open_words(name: str, content: RecordDict) -> dict[str, Any]:
+    """The inverse of `pack_words`."""
+    return _open(name, content)[0]
+
+
+def size_of(content: RecordDict) -> int:
+    """Bytes of a content: tensors, words and their names."""
+    return sum(record.count_bytes() for record in content.values())
+
+
+def _pack(name: str, words: dict[str, Any], shared: Tensors, personal: Tensors) -> RecordDict:
+    content = RecordDict({name: ConfigRecord({"json": json.dumps(words)})})
+    for part, tensors in (("shared", shared), ("personal", personal)):
+        if tensors:
+            content[part] = _as_record(tensors)
+    return content
+
+
+def _as_record(tensors: Tensors) -> ArrayRecord:
+    data = encode(tensors)
+    return ArrayRecord({_STYPE: Array("uint8", (len(data),), _STYPE, data)})
+
+
+def _open(name: str, content: RecordDict) -> tuple[dict[str, Any], dict[str, Any]]:
+    words = json.loads(str(content.config_records[name]["json"]))
+    tensors = {
+        part: decode(record[_STYPE].data)
+        for part, record in content.array_records.items()
+        if part in {"shared", "personal"}
+    }
+    return words, tensors
