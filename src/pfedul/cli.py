@@ -16,6 +16,7 @@ from pfedul import show, show_removal
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, read_settings
+from pfedul.flower.commands import down, up
 from pfedul.models import MODELS
 from pfedul.options import option_name, plain_type
 from pfedul.personalization import PERSONALIZATIONS
@@ -373,6 +374,10 @@ def personalizations(as_json: bool) -> None:
 def models(as_json: bool) -> None:
     """List the models and their options."""
     _print_tables({"models": show.choice_rows(MODELS)}, as_json)
+
+
+main.add_command(up)
+main.add_command(down)
 
 
 def _print_tables(tables: dict[str, list[dict[str, str]]], as_json: bool) -> None:

@@ -1,0 +1,1 @@
+"""A Flower deployment on this machine, for trying out: `pfedul up` and `pfedul down`."""

@@ -1,0 +1,163 @@
+"""Who is who: an authority of the deployment's own, its server's certificate, a key per node."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pfedul.flower.deployment.files import PRIVATE, write
+from pfedul.flower.deployment.layout import Layout
+
+AUTHORITY_DAYS = 3650
+SERVER_DAYS = 825
+CLOCK_SKEW = timedelta(hours=1)
+"""Certificates are valid from a little earlier on: clocks of hosts differ."""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Signs server certificates."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def open_authority(layout: Layout) -> Authority:
+    """The deployment's authority, made at the first call."""
+    if not (layout.authority.is_file() and layout.authority_key.is_file()):
+        authority = new_authority()
+        write(layout.authority_key, _private_pem(authority.key), PRIVATE)
+        write(layout.authority, _pem(authority.certificate))
+    return Authority(
+        x509.load_pem_x509_certificate(layout.authority.read_bytes()),
+        _elliptic(
+            serialization.load_pem_private_key(layout.authority_key.read_bytes(), password=None)
+        ),
+    )
+
+
+def new_authority() -> Authority:
+    """A certificate authority that nobody else knows."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = _name("pfedul deployment authority")
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = (
+        _builder(name, name, key.public_key(), AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(identifier, critical=False)
+    )
+    return Authority(builder.sign(key, hashes.SHA384()), key)
+
+
+def issue_server_certificate(layout: Layout, hosts: Iterable[str]) -> None:
+    """A fresh key and certificate for the server, under the names it is reached by."""
+    authority = open_authority(layout)
+    key = ec.generate_private_key(ec.SECP384R1())
+    write(layout.server_key, _private_pem(key), PRIVATE)
+    write(layout.server_certificate, _pem(_server_certificate(authority, key, hosts)))
+
+
+def _server_certificate(
+    authority: Authority, key: ec.EllipticCurvePrivateKey, hosts: Iterable[str]
+) -> x509.Certificate:
+    names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(hosts)])
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    builder = (
+        _builder(
+            _name("pfedul server"), authority.certificate.subject, key.public_key(), SERVER_DAYS
+        )
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(purpose, critical=False)
+        .add_extension(names, critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(issuer, critical=False)
+    )
+    return builder.sign(authority.key, hashes.SHA384())
+
+
+def make_node_key(layout: Layout, client: str) -> None:
+    """A key pair for a client's node, in OpenSSH's form, which Flower reads."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    encoding, form = serialization.Encoding, serialization.PrivateFormat
+    private = key.private_bytes(encoding.PEM, form.OpenSSH, serialization.NoEncryption())
+    write(layout.key(client), private, PRIVATE)
+    public = key.public_key().public_bytes(encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    write(layout.public_key(client), public + f" {client}\n".encode())
+
+
+def node_key(layout: Layout, client: str) -> ec.EllipticCurvePrivateKey:
+    """The private key of a client's node."""
+    data = layout.key(client).read_bytes()
+    return _elliptic(serialization.load_ssh_private_key(data, password=None))
+
+
+def public_form(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A node's public key as Flower registers it."""
+    return key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def _elliptic(key: object) -> ec.EllipticCurvePrivateKey:
+    assert isinstance(key, ec.EllipticCurvePrivateKey)  # nobody else writes these files
+    return key
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())

@@ -1,0 +1,40 @@
+"""Ends what `up` has started, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pfedul.flower.deployment.database import scrub
+from pfedul.flower.deployment.layout import SUPERLINK, alone, existing_layout
+from pfedul.flower.deployment.processes import Process, end
+from pfedul.flower.deployment.record import read_record
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The processes on record that ran until now, and the pids of all that were ended.
+
+    `scrubbed` says that the server's database holds no deleted messages any more.
+    """
+
+    processes: tuple[Process, ...]
+    pids: tuple[int, ...]
+    scrubbed: bool
+
+
+def bring_down(run: Path) -> Ended:
+    """End the nodes, then the server, and all that they have started.
+
+    Nodes go first, so that they can still tell the server that they leave.
+    """
+    layout = existing_layout(run)
+    with alone(layout):
+        record = read_record(layout)
+        assert record is not None  # an existing layout has one
+        running = tuple(record.running())
+        nodes = [item for item in record.processes if item.name != SUPERLINK]
+        ended = end(nodes, [record.mark(item.name) for item in nodes])
+        ended += end(running, [record.family_mark])
+        scrubbed = scrub(layout.database)
+    return Ended(running, tuple(identity.pid for identity in ended), scrubbed)

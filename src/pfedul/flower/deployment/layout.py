@@ -1,0 +1,128 @@
+"""Where everything of a deployment lies, below `RUN/deployment`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pfedul.errors import PfedulError
+from pfedul.store import DEPLOYMENT, LEDGER_FILE, own_errors
+
+SUPERLINK = "superlink"
+"""Name of the server's process; every other process bears the name of its client."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one deployment; all of them are absolute."""
+
+    run: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.run / DEPLOYMENT
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "certificates/ca.pem"
+
+    @property
+    def authority_key(self) -> Path:
+        return self.folder / "certificates/ca.key"
+
+    @property
+    def server_certificate(self) -> Path:
+        return self.folder / "certificates/server.pem"
+
+    @property
+    def server_key(self) -> Path:
+        return self.folder / "certificates/server.key"
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "superlink/state.db"
+
+    @property
+    def home(self) -> Path:
+        """Flower's home for the command line."""
+        return self.folder / "home"
+
+    @property
+    def app(self) -> Path:
+        return self.folder / "app"
+
+    @property
+    def script(self) -> Path:
+        """Flower's command line, bound to this deployment."""
+        return self.folder / "flwr"
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "processes.json"
+
+    def key(self, client: str) -> Path:
+        return self.keys / client
+
+    def public_key(self, client: str) -> Path:
+        return self.keys / f"{client}.pub"
+
+    def node(self, client: str) -> Path:
+        """The client's own folder: what it holds never leaves its node."""
+        return self.folder / "nodes" / client
+
+    def process_home(self, name: str) -> Path:
+        """Flower's home for a process; no two share one."""
+        return self.folder / "homes" / name
+
+    def log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def clients(self) -> list[str]:
+        """The clients that have a node here: those with a key."""
+        return sorted(file.name.removesuffix(".pub") for file in self.keys.glob("*.pub"))
+
+
+def new_layout(run: Path) -> Layout:
+    """The layout for a deployment that may not exist yet; refuses places that cannot hold one."""
+    if run.exists() and not run.is_dir():
+        raise PfedulError(f"{run} is a file, not a run folder; give another path.")
+    if run.is_dir() and any(run.iterdir()) and not _is_ours(run):
+        raise PfedulError(f"{run} is not empty and not a run; give another path.")
+    return Layout(Path(os.path.abspath(run)))
+
+
+def existing_layout(run: Path) -> Layout:
+    """The layout of a deployment that is there."""
+    layout = Layout(Path(os.path.abspath(run)))
+    if not layout.record.is_file():
+        raise PfedulError(f"There is no deployment in {run}; start one with 'pfedul up {run}'.")
+    return layout
+
+
+def _is_ours(run: Path) -> bool:
+    return (run / LEDGER_FILE).is_file() or (run / DEPLOYMENT).is_dir()
+
+
+@contextmanager
+def alone(layout: Layout) -> Iterator[None]:
+    """Keeps two commands from starting or ending the same processes at once."""
+    with own_errors(layout.folder):
+        layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (layout.folder / "lock").open("w")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PfedulError(
+                f"Another 'pfedul up' or 'pfedul down' is at work on {layout.folder}; "
+                "wait until it has ended."
+            ) from None
+        yield

@@ -1,0 +1,220 @@
+"""Starts what does not run yet: the server and a node for each client, and waits for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pfedul.errors import PfedulError
+from pfedul.flower.deployment import control
+from pfedul.flower.deployment.app_folder import write_app, write_connection, write_script
+from pfedul.flower.deployment.certificates import (
+    issue_server_certificate,
+    make_node_key,
+    node_key,
+    public_form,
+)
+from pfedul.flower.deployment.command_lines import node_command, server_command
+from pfedul.flower.deployment.control import ONLINE, UNREGISTERED
+from pfedul.flower.deployment.environment import (
+    LOOPBACK,
+    address,
+    free_port,
+    process_environment,
+    reachable,
+)
+from pfedul.flower.deployment.layout import SUPERLINK, Layout, alone, new_layout
+from pfedul.flower.deployment.names import node_names
+from pfedul.flower.deployment.processes import end, last_line, require_proc, start
+from pfedul.flower.deployment.record import Record, new_token, read_record, write_record
+from pfedul.store import own_errors
+
+DEADLINE = 60.0
+_POLL = 0.25
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What `pfedul up` was asked for; None is 'as before', or else the default."""
+
+    nodes: int | None = None
+    clients: tuple[str, ...] = ()
+    host: str | None = None
+    port: int = 0
+    data_root: Path | None = None
+    deadline: float = DEADLINE
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What runs after `up`: the record, the nodes' ids at the server, and what was started."""
+
+    layout: Layout
+    record: Record
+    node_ids: dict[str, int]
+    started: tuple[str, ...]
+
+
+def bring_up(run: Path, wish: Wish) -> Deployment:
+    """Start what is missing; on failure, end what this call has started."""
+    require_proc()
+    layout = new_layout(run)
+    names = node_names(layout, wish.nodes, wish.clients)
+    with alone(layout):
+        with own_errors(layout.folder):
+            record = _record_for(layout, wish)
+            _write_files(layout, record, names)
+        call = _Call(layout, record, time.monotonic() + wish.deadline)
+        try:
+            call.start_server()
+            call.start_nodes(names)
+            node_ids = call.wait_for_nodes(names)
+        except BaseException:
+            call.take_back()
+            raise
+    return Deployment(layout, call.record, node_ids, tuple(call.started))
+
+
+def _record_for(layout: Layout, wish: Wish) -> Record:
+    """The record of before, or a new one, with what is wished for."""
+    before = read_record(layout)
+    data_root = None if wish.data_root is None else str(wish.data_root.absolute())
+    if before is None:
+        host = wish.host or LOOPBACK
+        return Record(new_token(), host, _port(host, wish.port), data_root)
+    wanted = replace(
+        before,
+        host=wish.host or before.host,
+        port=wish.port or before.port,
+        data_root=data_root or before.data_root,
+    )
+    if wanted != before and before.running():
+        raise PfedulError(
+            f"It already runs on {address(before.host, before.port)} with data root "
+            f"{before.data_root}; call 'pfedul down {layout.run}' before you change that."
+        )
+    if not before.runs(SUPERLINK):
+        _port(wanted.host, wanted.port)
+    return wanted
+
+
+def _port(host: str, wanted: int) -> int:
+    port = free_port(host, wanted)
+    if port is None:
+        raise PfedulError(
+            f"Cannot listen on {address(host, wanted)}; free it, or give another --host or --port."
+        )
+    return port
+
+
+def _write_files(layout: Layout, record: Record, names: Sequence[str]) -> None:
+    layout.database.parent.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not layout.public_key(name).is_file():
+            make_node_key(layout, name)
+    host = reachable(record.host)
+    write_app(layout, len(names))
+    write_connection(layout, address(host, record.port))
+    write_script(layout, host)
+    write_record(layout, record)
+
+
+class _Call:
+    """One call of `up`: what it has started so far, so that a failure can take it back."""
+
+    def __init__(self, layout: Layout, record: Record, deadline: float) -> None:
+        self.layout = layout
+        self.record = record
+        self.started: list[str] = []
+        self._deadline = deadline
+        where = address(reachable(record.host), record.port)
+        self._server = control.Server(where, layout.authority)
+
+    def start_server(self) -> None:
+        """Start the server, unless it runs, and wait until it answers."""
+        if not self.record.runs(SUPERLINK):
+            reached_by = ["localhost", LOOPBACK, reachable(self.record.host)]
+            issue_server_certificate(self.layout, reached_by)
+            where = address(self.record.host, self.record.port)
+            self._start(SUPERLINK, server_command(self.layout, self.record), where)
+        self._wait([SUPERLINK], lambda: [SUPERLINK] if self._nodes() is None else [])
+
+    def _nodes(self) -> dict[bytes, control.Node] | None:
+        """The nodes that the server knows; None where it does not answer."""
+        try:
+            return control.nodes(self._server)
+        except control.NoAnswer:
+            return None
+
+    def start_nodes(self, names: Sequence[str]) -> None:
+        """Register and start the nodes that do not run."""
+        known = self._nodes() or {}
+        for name in names:
+            if not self.record.runs(name):
+                self._admit(name, known)
+                port = self._node_port(name)
+                command = node_command(self.layout, self.record, name, port)
+                self._start(name, command, address(LOOPBACK, port))
+
+    def _admit(self, name: str, known: dict[bytes, control.Node]) -> None:
+        """Make sure that the server will let this node in."""
+        node = known.get(public_form(node_key(self.layout, name)))
+        if node is not None and node.status == UNREGISTERED:
+            make_node_key(self.layout, name)  # the server never takes the old one again
+            node = None
+        key = node_key(self.layout, name)
+        try:
+            if node is None:
+                control.register(self._server, public_form(key), name)
+            elif node.status == ONLINE:
+                control.sign_off(self._server, node, key)
+        except control.NoAnswer as error:
+            raise PfedulError(f"The server refused the node of {name} ({error}).") from None
+
+    def _node_port(self, name: str) -> int:
+        before = self.record.find(name)
+        wanted = int(before.address.rpartition(":")[2]) if before else 0
+        return free_port(LOOPBACK, wanted) or _port(LOOPBACK, 0)
+
+    def _start(self, name: str, command: Sequence[str], where: str) -> None:
+        mark = self.record.mark(name)
+        end([], [mark])  # what a killed process has left behind
+        environment = process_environment(self.layout, name, mark, self.record.host)
+        self.started.append(name)
+        process = start(name, command, environment, where, self.layout.log(name))
+        self.record = self.record.with_process(process)
+        write_record(self.layout, self.record)
+
+    def wait_for_nodes(self, names: Sequence[str]) -> dict[str, int]:
+        """Wait until all are online; returns their ids at the server."""
+        self._wait(names, lambda: [*(set(names) - set(self._online(names)))])
+        return self._online(names)
+
+    def _online(self, names: Sequence[str]) -> dict[str, int]:
+        """Those of the nodes that are online, with their ids at the server."""
+        known = self._nodes() or {}
+        found = {name: known.get(public_form(node_key(self.layout, name))) for name in names}
+        return {name: node.id for name, node in found.items() if node and node.status == ONLINE}
+
+    def _wait(self, names: Sequence[str], missing: Callable[[], list[str]]) -> None:
+        """Until nobody is missing; a process that ends, or the deadline, is a failure."""
+        while absent := missing():
+            for name in names:
+                if not self.record.runs(name):
+                    raise PfedulError(self._sentence(name, "ended while it started"))
+            if time.monotonic() > self._deadline:
+                raise PfedulError(self._sentence(absent[0], "was not ready in time"))
+            time.sleep(_POLL)
+
+    def _sentence(self, name: str, what: str) -> str:
+        log = self.layout.log(name)
+        return f"The process {name} {what}; read {log}, which ends with: {last_line(log)}"
+
+    def take_back(self) -> None:
+        """End what this call has started."""
+        for name in reversed(self.started):
+            process = self.record.find(name)
+            end([process] if process else [], [self.record.mark(name)])
