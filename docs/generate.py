@@ -13,6 +13,7 @@ import click
 from pfedul import show
 from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
+from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.unlearn import CORRECTIONS
@@ -31,7 +32,18 @@ def cli_page() -> str:
     sections = ["# Command line\n\n" + NOTE + _help("pfedul", main)]
     for name, command in sorted(main.commands.items()):
         sections.append(f"## {name}\n\n" + _help(f"pfedul {name}", command))
+    sections.append(_run_config())
     return "\n".join(sections)
+
+
+def _run_config() -> str:
+    intro = (
+        "`flwr run APP pfedul -c 'key=value ...'`, text in double quotes (docs/flower.md). Beside\n"
+        "these keys, `train` takes the options of `pfedul train`, `forget` and `inspect` those of\n"
+        "`pfedul forget`, without the two hyphens: `local-epochs=5`. What belongs to another\n"
+        "action is passed over. `action` is one of " + ", ".join(ACTIONS) + ".\n\n"
+    )
+    return "## The run config of the Flower app\n\n" + intro + _markdown(rows())
 
 
 def _help(path: str, command: click.Command) -> str:

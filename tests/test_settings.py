@@ -15,7 +15,10 @@ from pfedul.settings import changeable, from_mapping, merge, read_toml, write_to
         ({"model": "vit"}, "Unknown model 'vit'; known are: resnet18, cnn, mlp."),
         ({"personalization": "fedsgd"}, "known are: fedavg, fedper, fedrep, ditto, fedbn."),
         ({"partition": "random"}, "Unknown partition 'random'"),
-        ({"engine": "slurm"}, "--engine is one of auto, inline, processes, not 'slurm'."),
+        (
+            {"engine": "slurm"},
+            "--engine is one of auto, inline, processes, flower-simulation, not 'slurm'.",
+        ),
         ({"rounds": -1}, "--rounds must be at least 0, not -1."),
         ({"clients": 0}, "--clients must be at least 1, not 0."),
         ({"lr": 0.0}, "--lr must be above 0, not 0.0."),

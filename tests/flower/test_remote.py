@@ -491,3 +491,17 @@ def test_one_config_serves_all_actions(operate):
     config = {"lr": 0.02, "alpha": 0.7, "clients": 3}
     operate("train", **config)
     assert operate("forget", client="c1", **config)["options"]["alpha"] == 0.7
+
+
+def test_a_message_that_flower_does_not_take_is_said(tmp_path, operate, grid, monkeypatch):
+    operate("train", rounds=1)
+    push = grid.push_messages
+
+    def too_large(messages):
+        ids = push(messages)
+        return ids if len(ids) != 3 else [None, *ids[1:]]
+
+    monkeypatch.setattr(grid, "push_messages", too_large)
+    operate("train", rounds=2)
+    reasons = rows(tmp_path, "SELECT reason FROM refusals")
+    assert ("Flower did not take the message to it",) in reasons

@@ -1,4 +1,8 @@
-"""Engines: where clients work. One protocol; `inline` and `processes` on this machine."""
+"""Engines: where clients work. One protocol.
+
+`inline` and `processes` on this machine; `flower-simulation` on Flower's
+simulation, which needs an extra and is imported only when asked for.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from pfedul.engine.processes import ProcessesEngine
 from pfedul.engine.protocol import Engine as Engine
 from pfedul.errors import PfedulError
 
-ENGINES = ("auto", "inline", "processes")
+ENGINES = ("auto", "inline", "processes", "flower-simulation")
 
 
 def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:
@@ -23,6 +27,10 @@ def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:
         return InlineEngine(bench)
     if name == "processes":
         return ProcessesEngine(bench, count)
+    if name == "flower-simulation":
+        from pfedul.flower.simulation import FlowerSimulationEngine
+
+        return FlowerSimulationEngine(bench, count)
     raise PfedulError(f"Unknown engine '{name}'; known are: {', '.join(ENGINES)}.")
 
 

@@ -73,7 +73,7 @@ class ProcessesEngine:
     def __init__(self, bench: Workbench, workers: int) -> None:
         self._data, self._shared = SharedBuffer(), SharedBuffer()
         skeleton, layout = detach_data(dict(bench.data), self._data)
-        pickled = _pickled(replace(bench, data=skeleton))
+        pickled = pickle_bench(replace(bench, data=skeleton))
         self._setup = Setup(pickled, layout, torch.get_default_dtype())
         self._wanted = workers
         self._workers: list[Worker] = []
@@ -144,7 +144,7 @@ class ProcessesEngine:
                 self._bury(worker, waiting)
                 continue
             if isinstance(message, Failure):
-                raise _as_error(message)
+                raise as_error(message)
             worker.busy_with = None
             done[message.reply.client] = _opened(message, worker)
 
@@ -162,7 +162,7 @@ class ProcessesEngine:
         descriptors += [buffer.descriptor for buffer in buffers]
         command = [sys.executable, "-P", "-m", "pfedul.engine.worker", *map(str, descriptors)]
         process = subprocess.Popen(
-            command, pass_fds=descriptors, env=_environment(), stdin=subprocess.DEVNULL
+            command, pass_fds=descriptors, env=worker_environment(), stdin=subprocess.DEVNULL
         )
         theirs.close()
         os.close(alive)
@@ -189,7 +189,8 @@ class ProcessesEngine:
         self._shared.close()
 
 
-def _pickled(bench: Workbench) -> bytes:
+def pickle_bench(bench: Workbench) -> bytes:
+    """The bench as it travels to another process, functions of the user's script included."""
     try:
         return bytes(cloudpickle.dumps(bench))
     except Exception as error:
@@ -199,7 +200,7 @@ def _pickled(bench: Workbench) -> bytes:
         ) from error
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """Workers import what this process can import, and start no threads of their own."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     path = [folder or str(Path.cwd()) for folder in sys.path]
@@ -219,7 +220,8 @@ def _explain_deaths(client: str, code: int | None) -> str:
     )
 
 
-def _as_error(failure: Failure) -> Exception:
+def as_error(failure: Failure) -> Exception:
+    """A failure at a worker as the error to raise here."""
     if failure.mistake is not None:
         return PfedulError(failure.mistake)
     return ClientFailure(f"{failure.what} failed in a worker process:\n{failure.trace}")

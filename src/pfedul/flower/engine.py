@@ -11,17 +11,20 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
 from pfedul.client import Reply, Task
 from pfedul.engine.protocol import LocatePersonal
-from pfedul.flower.wire import MESSAGE_TYPES, Order, open_reply, pack_order, size_of
+from pfedul.flower.wire import MESSAGE_TYPES, Order, open_reply, pack_order, pack_tensors, size_of
 from pfedul.personal import as_hash
 from pfedul.tensorfile import read_file
 from pfedul.tensors import Tensors
 
 POLL_SECONDS = 0.5
+
+LIFETIME = 3.0
+"""Deadlines that a message lives: a reply in time may have to wait until another is missed."""
 
 
 @dataclass
@@ -73,24 +76,31 @@ class FlowerEngine:
     ) -> Generator[Reply, None, None]:
         """Ask all that are connected at once, hand the replies back in order."""
         traffic = Traffic()
-        nodes = self._nodes()
+        nodes, packed = self._nodes(), pack_tensors(shared)
         messages = {
-            client: self._message(task, client, nodes[client], shared, locate_personal)
+            client: self._message(task, client, nodes[client], packed, locate_personal)
             for client in clients
             if client in nodes
         }
         exchange = Exchange(self._grid, messages, self._deadline, traffic)
         try:
             for client in clients:
-                if client in nodes:
-                    yield _reply_of(client, exchange.wait_for(client), self._deadline)
-                else:
+                if client not in nodes:
                     yield Reply(client, 0, failure="its node is not connected")
+                elif not exchange.was_sent(client):
+                    yield Reply(client, 0, failure="Flower did not take the message to it")
+                else:
+                    yield _reply_of(client, exchange.wait_for(client), self._deadline)
         finally:
             self._on_traffic(task, len(clients), traffic)
 
     def _message(
-        self, task: Task, client: str, node: int, shared: Tensors, locate_personal: LocatePersonal
+        self,
+        task: Task,
+        client: str,
+        node: int,
+        shared: ArrayRecord,
+        locate_personal: LocatePersonal,
     ) -> Message:
         path = locate_personal(client)
         order = Order(
@@ -98,50 +108,46 @@ class FlowerEngine:
             client,
             self._about.federation,
             self._about.settings,
-            shared,
             personal={} if path is not None else self._about.first_personal(),
             base=None if path is None else as_hash(read_file(path)),
         )
-        content, kind = pack_order(order), MESSAGE_TYPES[task.action]
-        return Message(content, node, kind, ttl=self._deadline, group_id=str(task.number))
+        content, kind = pack_order(order, shared), MESSAGE_TYPES[task.action]
+        ttl = LIFETIME * self._deadline
+        return Message(content, node, kind, ttl=ttl, group_id=str(task.number))
 
     def close(self) -> None:
         """The nodes go on without us."""
 
 
 class Exchange:
-    """Messages that were sent, and replies as they come in."""
+    """Messages that were sent; replies are fetched one at a time, so that memory holds but one."""
 
     def __init__(
         self, grid: Grid, messages: Mapping[str, Message], deadline: float, traffic: Traffic
     ) -> None:
         self._grid, self._traffic = grid, traffic
         self._ends = time.monotonic() + deadline
-        ids = list(grid.push_messages(list(messages.values()))) if messages else []
-        self._waiting = {
-            number: key for key, number in zip(messages, ids, strict=False) if number is not None
-        }
-        self._arrived: dict[str, Message] = {}
+        ids = grid.push_messages(list(messages.values())) if messages else []
+        self._ids = {key: number for key, number in zip(messages, ids, strict=False) if number}
         traffic.messages_out += len(messages)
         traffic.bytes_out += sum(size_of(message.content) for message in messages.values())
 
+    def was_sent(self, key: str) -> bool:
+        """Flower refuses messages that are too large, or whose node has just gone."""
+        return key in self._ids
+
     def wait_for(self, key: str) -> Message | None:
         """The reply to one message; None if it has not come before the deadline."""
-        while key not in self._arrived and key in self._waiting.values():
-            self._collect()
-            if key in self._arrived or time.monotonic() >= self._ends:
-                break
-            time.sleep(POLL_SECONDS)
-        return self._arrived.pop(key, None)
-
-    def _collect(self) -> None:
-        """Replies are told apart by what they reply to: a dead node's come from the superlink."""
-        for reply in self._grid.pull_messages(list(self._waiting)):
-            key = self._waiting.pop(reply.metadata.reply_to_message_id, None)
-            if key is not None:
-                self._arrived[key] = reply
+        number = self._ids.pop(key, None)
+        while number is not None:
+            for reply in self._grid.pull_messages([number]):
                 self._traffic.messages_in += 1
                 self._traffic.bytes_in += size_of(reply.content) if reply.has_content() else 0
+                return reply
+            if time.monotonic() >= self._ends:
+                break
+            time.sleep(POLL_SECONDS)
+        return None
 
 
 def _reply_of(client: str, message: Message | None, deadline: float) -> Reply:

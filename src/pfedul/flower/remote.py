@@ -9,6 +9,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) 
     about = Federated(
         str(store.ledger.meta("federation")),
         settings_for_clients(settings),
-        lambda: read_tensors(bench.build_model(), bench.split.personal),
+        cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
     )
     return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 

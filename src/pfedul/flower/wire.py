@@ -50,8 +50,12 @@ class Order:
     base: str | None = None
 
 
-def pack_order(order: Order) -> RecordDict:
-    """An order as the content of a message."""
+def pack_order(order: Order, shared: ArrayRecord | None = None) -> RecordDict:
+    """An order as the content of a message.
+
+    `shared`: the shared tensors, packed already, so that orders to many clients hold
+    one copy of them.
+    """
     words = {
         "task": asdict(order.task),
         "client": order.client,
@@ -59,7 +63,10 @@ def pack_order(order: Order) -> RecordDict:
         "settings": order.settings,
         "base": order.base,
     }
-    return _pack("order", words, order.shared, order.personal)
+    content = _pack("order", words, order.shared, order.personal)
+    if shared is not None:
+        content["shared"] = shared
+    return content
 
 
 def open_order(content: RecordDict) -> Order:
@@ -103,11 +110,12 @@ def _pack(name: str, words: dict[str, Any], shared: Tensors, personal: Tensors) 
     content = RecordDict({name: ConfigRecord({"json": json.dumps(words)})})
     for part, tensors in (("shared", shared), ("personal", personal)):
         if tensors:
-            content[part] = _as_record(tensors)
+            content[part] = pack_tensors(tensors)
     return content
 
 
-def _as_record(tensors: Tensors) -> ArrayRecord:
+def pack_tensors(tensors: Tensors) -> ArrayRecord:
+    """Tensors as one record of one array."""
     data = encode(tensors)
     return ArrayRecord({_STYPE: Array("uint8", (len(data),), _STYPE, data)})
 
