@@ -64,6 +64,19 @@ def client_data(clients: int = 3, train: int = 24, test: int = 12) -> dict[str, 
     return data
 
 
+class Unpicklable(torch.utils.data.Dataset):
+    """Data that cannot leave the process."""
+
+    def __init__(self) -> None:
+        self.generator = (index for index in range(3))
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.ones(4) * index, index % 3
+
+
 QUICK: dict[str, Any] = {
     "personalization": "fedper",
     "rounds": 3,

@@ -91,7 +91,7 @@ class Store:
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
-            _sync(path.parent)
+            sync(path.parent)
         return Store(path, lock)
 
     @staticmethod
@@ -139,9 +139,9 @@ class Store:
         if folder.is_relative_to(self.path) and folder.is_dir():
             if folder != self.path and not any(folder.iterdir()):
                 folder.rmdir()
-                _sync(folder.parent)
+                sync(folder.parent)
             else:
-                _sync(folder)
+                sync(folder)
 
     def verify(self) -> None:
         """Every tensor file is what the ledger says it is."""
@@ -175,9 +175,9 @@ class Store:
         draft = self.path / f"{SETTINGS_FILE}.new"
         with own_errors(self.path):
             draft.write_text(text, encoding="utf-8")
-            _sync(draft)
+            sync(draft)
             os.replace(draft, self.path / SETTINGS_FILE)
-            _sync(self.path)
+            sync(self.path)
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
@@ -329,7 +329,7 @@ def _move_beside_deployment(draft: Path, path: Path) -> None:
             shutil.rmtree(path / entry.name)
         os.replace(entry, path / entry.name)
     draft.rmdir()
-    _sync(path)
+    sync(path)
 
 
 def _sweep_drafts(path: Path) -> None:
@@ -388,11 +388,12 @@ def _is_alive(pid: str) -> bool:
 def _sync_tree(folder: Path) -> None:
     for root, _, files in os.walk(folder):
         for file in files:
-            _sync(Path(root) / file)
-        _sync(Path(root))
+            sync(Path(root) / file)
+        sync(Path(root))
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make a file, or the entries of a folder, outlast a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -17,7 +17,7 @@ from pfedul.client import Task
 from pfedul.engine import ClientFailure, start_engine
 from pfedul.engine.processes import ProcessesEngine
 from pfedul.engine.sharedbuffer import SharedBuffer, lay_out
-from toys import WithNorm, client_data, create, reopen, tensor_digests
+from toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 
 
 @pytest.fixture(scope="module")
@@ -237,16 +237,6 @@ def test_an_unknown_engine_is_refused(tmp_path):
 
 
 def test_what_cannot_be_sent_to_workers_is_said(tmp_path):
-    class Unpicklable(torch.utils.data.Dataset):
-        def __init__(self):
-            self.generator = (i for i in range(3))
-
-        def __len__(self):
-            return 6
-
-        def __getitem__(self, index):
-            return torch.ones(4) * index, index % 3
-
     data = {"a": (Unpicklable(), Unpicklable()), **client_data(2)}
     with (
         create(tmp_path / "run", data=data, engine="processes", workers=1) as federation,

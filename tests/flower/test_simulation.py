@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 pytest.importorskip("ray")
 pytest.importorskip("flwr")
@@ -27,7 +26,7 @@ from pfedul.flower.simulation_desk import ROOM_BYTES, explained, room_for
 from pfedul.flower.simulation_process import Job
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.tensorfile import encode
-from toys import WithNorm, client_data, create, tensor_digests
+from toys import Unpicklable, WithNorm, client_data, create, tensor_digests
 
 KINDS = [kind.name for kind in PERSONALIZATIONS]
 ENGINE = {"engine": "flower-simulation", "workers": 2}
@@ -188,16 +187,6 @@ def test_without_the_extra_there_is_one_sentence(missing, mixture, monkeypatch):
 
 
 def test_what_cannot_be_sent_is_said(tmp_path):
-    class Unpicklable(torch.utils.data.Dataset):
-        def __init__(self):
-            self.generator = (i for i in range(3))
-
-        def __len__(self):
-            return 6
-
-        def __getitem__(self, index):
-            return torch.ones(4) * index, index % 3
-
     data = {"a": (Unpicklable(), Unpicklable()), **client_data(2)}
     with (
         create(tmp_path / "run", data=data, model=WithNorm, **ENGINE) as federation,

@@ -11,16 +11,15 @@ round names what to start from, and only then is everything else deleted.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pfedul.errors import PfedulError
+from pfedul.flower.deployment.files import PRIVATE, write
 from pfedul.rows import now
+from pfedul.store import sync
 from pfedul.tensorfile import digest, digest_file, encode, read_file
 from pfedul.tensors import Tensors
 
@@ -58,14 +57,8 @@ def write_held(folder: Path, tensors: Tensors) -> str:
     """Write personal tensors, whole or not at all; returns their hash."""
     data = encode(tensors)
     sha256 = digest(data)
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(dir=folder, prefix=".draft-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, _file(folder, sha256))
-    _sync(folder)
+    write(_file(folder, sha256), data, PRIVATE)
+    sync(folder)
     return sha256
 
 
@@ -90,21 +83,11 @@ def erase(folder: Path, federation: str, client: str) -> dict[str, Any]:
 
 def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
     """A second erasure finds nothing more: the first receipt says what there was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     if receipt["files"] or not path.exists():
-        path.write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
-        _sync(path)
-    with suppress(FileNotFoundError):
-        _sync(path.parent.parent)
+        write(path, (json.dumps(receipt, indent=2) + "\n").encode())
+    for folder in (path.parent, path.parent.parent):
+        sync(folder)
 
 
 def _file(folder: Path, sha256: str) -> Path:
     return folder / f"{sha256}.safetensors"
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
