@@ -1,0 +1,195 @@
+"""The forgetting score of the NeurIPS 2023 unlearning challenge: an empirical epsilon per sample.
+
+E. Triantafillou et al., "Are we making progress in unlearning?" (arXiv 2406.09073).
+For each sample an attacker picks the best threshold, or pair of thresholds, on phi
+between unlearned and retrained models; its error rates give the epsilon of (epsilon,
+delta)-unlearning. Rules of the authors' code (google-deepmind/unlearning_evaluation):
+
+- a threshold at which exactly one error rate is 0 is dropped, for lack of models; both 0
+  means epsilon without bound, capped at 50; so is a sample of which one kind of model
+  has less than 1 % of the other's range;
+- to the right of a single threshold is the kind with the larger median, between two
+  thresholds the kind with the smaller range;
+- epsilon in [0, 0.5) gives 1 point, [0.5, 1) a half, [1, 1.5) a quarter, up to
+  ceil(log(models - 1)), beyond which there are none.
+
+What differs: their thresholds are a grid of 100 per unit of phi, the pairs not far
+from the narrower kind's range; here every cut that divides the values differently is
+tried, so epsilon is never smaller, up to their grid. Equal constants are epsilon 0
+(theirs fails), and so is a sample of which no threshold is left.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pfedul.audit.attacks.checks import Array, two_model_sets
+from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.intervals import stratified_bootstrap
+from pfedul.audit.metrics import Metric
+from pfedul.errors import PfedulError
+
+FORGETTING = Metric(
+    name="forgetting quality",
+    best=1.0,
+    low=0.0,
+    high=1.0,
+    higher_is_better=True,
+    summary="mean points of the samples: 1 for an epsilon below 0.5, half with every 0.5 more",
+)
+FEWEST_MODELS = 3
+"""Of each kind; with two there is no bucket: ceil(log(1)) is 0."""
+
+DELTA = 1e-5
+LARGEST_EPSILON = 50.0
+_BUCKET = 0.5
+_NARROW = 0.01
+
+Counts = NDArray[np.int64]
+
+
+def forgetting_attack(
+    unlearned: ArrayLike,
+    retrained: ArrayLike,
+    seed: int = 0,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> Figures:
+    """Mean points over samples; its interval is over samples, with these very models.
+
+    >>> far = [[0.0], [1.0], [2.0]], [[10.0], [11.0], [12.0]]
+    >>> forgetting_attack(*far)["forgetting quality"].value
+    0.0
+    """
+    left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
+    points = np.sort(points_of(epsilons(left, right), min(len(left), len(right))))
+    interval = stratified_bootstrap([points], _mean, seed, draws, level)
+    return by_name(Figure(FORGETTING, _mean(points), interval))
+
+
+def final_score(
+    forgetting: float,
+    retain_accuracy: float,
+    retain_accuracy_retrained: float,
+    test_accuracy: float,
+    test_accuracy_retrained: float,
+) -> float:
+    """The challenge's score: what was forgotten, times what of the utility was kept.
+
+    >>> final_score(0.5, 0.9, 0.9, 0.4, 0.8)
+    0.25
+    """
+    if not (retain_accuracy_retrained > 0 and test_accuracy_retrained > 0):
+        raise PfedulError("The retrained models need accuracies above 0 to compare with.")
+    kept = retain_accuracy / retain_accuracy_retrained * test_accuracy / test_accuracy_retrained
+    return forgetting * kept
+
+
+def epsilons(unlearned: ArrayLike, retrained: ArrayLike, delta: float = DELTA) -> Array:
+    """Epsilon of each sample from phi, [models, samples] both.
+
+    The best cut gets one in three of each kind wrong: log((1 - 1/3) / (1/3)).
+
+    >>> one, other = [[0.0], [1.0], [3.0]], [[2.0], [4.0], [5.0]]
+    >>> epsilons(one, other).round(3) == np.log(2).round(3)
+    array([ True])
+    """
+    left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
+    found = [epsilon(a, b, delta) for a, b in zip(left.T, right.T, strict=True)]
+    return np.array(found)
+
+
+def epsilon(unlearned: Array, retrained: Array, delta: float = DELTA) -> float:
+    """Epsilon of one sample, from phi under each model.
+
+    >>> epsilon(np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
+    50.0
+    """
+    ranges = sorted(float(np.ptp(values)) for values in (unlearned, retrained))
+    if ranges[1] > 0 and ranges[0] < _NARROW * ranges[1]:
+        return LARGEST_EPSILON
+    rules = (single_thresholds(unlearned, retrained), double_thresholds(unlearned, retrained))
+    return max(_largest_epsilon(*errors, delta) for errors in rules)
+
+
+def points_of(values: Array, models: int) -> Array:
+    """Points for each epsilon, with so many models of each kind.
+
+    >>> points_of(np.array([0.0, 0.5, 1.2, 50.0]), models=8)
+    array([1.  , 0.5 , 0.25, 0.  ])
+    """
+    bucket = np.floor(values / _BUCKET)
+    buckets = math.ceil(math.log(models - 1)) / _BUCKET
+    return np.where(bucket < buckets, 0.5**bucket, 0.0)
+
+
+Errors = tuple[Array, Array]
+"""False negative and false positive rates of a family of rules."""
+
+
+def single_thresholds(unlearned: Array, retrained: Array) -> Errors:
+    """Rates for every threshold: from it on values are called by the kind of larger median.
+
+    >>> single_thresholds(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    (array([0. , 0. , 0. , 0.5]), array([1. , 0.5, 0. , 0. ]))
+    """
+    above, below = unlearned, retrained
+    if np.median(retrained) > np.median(unlearned):
+        above, below = retrained, unlearned
+    cuts = np.unique(np.concatenate([above, below]))
+    return _counts_below(above, cuts) / len(above), 1 - _counts_below(below, cuts) / len(below)
+
+
+def double_thresholds(unlearned: Array, retrained: Array) -> Errors:
+    """Rates for every pair of thresholds: between them is the kind of smaller range.
+
+    >>> misses, alarms = double_thresholds(np.array([2.0, 3.0]), np.array([1.0, 4.0]))
+    >>> bool(((misses == 0) & (alarms == 0)).any())
+    True
+    """
+    narrow, wide = retrained, unlearned
+    if np.ptp(unlearned) < np.ptp(retrained):
+        narrow, wide = unlearned, retrained
+    values = np.unique(np.concatenate([narrow, wide]))
+    edges = np.append(values, np.inf)
+    first, last = np.triu_indices(len(edges), k=1)
+
+    def between(kind: Array) -> Counts:
+        below = _counts_below(kind, edges)
+        return below[last] - below[first]
+
+    return 1 - between(narrow) / len(narrow), between(wide) / len(wide)
+
+
+def _counts_below(values: Array, cuts: Array) -> Counts:
+    return np.searchsorted(np.sort(values), cuts, side="left")
+
+
+def _largest_epsilon(misses: Array, alarms: Array, delta: float) -> float:
+    if ((misses == 0) & (alarms == 0)).any():
+        return LARGEST_EPSILON
+    kept = (misses > 0) & (alarms > 0)
+    misses, alarms = misses[kept], alarms[kept]
+    with np.errstate(divide="ignore"):  # log(0) is -inf, which is never the largest
+        one = np.log(np.maximum(1 - delta - alarms, 0)) - np.log(misses)
+        other = np.log(np.maximum(1 - delta - misses, 0)) - np.log(alarms)
+    largest = np.maximum(one, other).max(initial=0.0)
+    return min(float(largest), LARGEST_EPSILON)
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean())
+
+
+FORGETTING_QUALITY = Attack(
+    name="forgetting-quality",
+    summary="empirical epsilon per sample between unlearned and retrained models, as points",
+    paper="Triantafillou et al., 2024, arXiv 2406.09073",
+    metrics=(FORGETTING,),
+    oracles=FEWEST_MODELS,
+    unlearned=FEWEST_MODELS,
+    run=forgetting_attack,
+)

@@ -1,0 +1,108 @@
+"""Logistic attack: a regression on loss, entropy, margin and correctness calls the members.
+
+The population attack of the unlearning literature, for example A. Golatkar, A. Achille,
+S. Soatto, ECCV 2020 (arXiv 2003.02960), on entropies, and M. Kurmanji et al., NeurIPS
+2023 (arXiv 2302.09880), who cross-validate a regression on the loss alone. Here: four
+signals, standardised with the fitting half's statistics, two halves that score each
+other. Scores of two fits are not comparable, and pooling them would bias the AUC
+below 0.5 on noise, so each half is judged by itself and the two are averaged. Each
+half fits the rule for the other, which makes their errors agree; so the ends of the
+two intervals are averaged as well, as if the errors agreed fully: rather too wide
+than too narrow. The direction is fitted: a target that stands out by a *high* loss
+is found, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.linear_model import LogisticRegression
+
+from pfedul.audit.attacks.checks import Array
+from pfedul.audit.attacks.halves import halves
+from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure
+from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
+from pfedul.audit.attacks.threshold import accuracy_figure
+
+Group = tuple[Array, Array]
+"""Features of members and of non-members."""
+
+
+def logistic_attack(
+    member_logits: ArrayLike,
+    member_labels: ArrayLike,
+    nonmember_logits: ArrayLike,
+    nonmember_labels: ArrayLike,
+    seed: int = 0,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> Figures:
+    """AUC and balanced accuracy, every sample scored by a regression that never saw it.
+
+    >>> sure, unsure = [[9.0, 0.0]] * 6, [[0.1, 0.0]] * 6
+    >>> found = logistic_attack(sure, [0] * 6, unsure, [0] * 6)
+    >>> found["AUC"].value, found["balanced accuracy"].value
+    (1.0, 1.0)
+    """
+    inside = halves(features(member_logits, member_labels), seed, "members")
+    outside = halves(features(nonmember_logits, nonmember_labels), seed, "non-members")
+    folds = list(zip(inside, outside, strict=True))
+    found = [
+        _judge(fit, tried, seed, draws, level) for fit, tried in ((folds[0], folds[1]), folds[::-1])
+    ]
+    return by_name(*(_mean(left, right) for left, right in zip(*found, strict=True)))
+
+
+def features(logits: ArrayLike, labels: ArrayLike) -> Array:
+    """Loss, entropy, margin and correctness as columns.
+
+    >>> features([[0.0, 0.0]], [0]).round(2)
+    array([[0.69, 0.69, 0.  , 1.  ]])
+    """
+    return np.stack([signal(logits, labels) for signal in _SIGNALS], axis=1)
+
+
+_SIGNALS = (loss, entropy, margin, correctness)
+
+
+def _judge(fit: Group, tried: Group, seed: int, draws: int, level: float) -> tuple[Figure, Figure]:
+    score = _fitted(fit)
+    inside, outside = score(tried[0]), score(tried[1])
+    return (
+        auc_figure(inside, outside, seed, draws, level),
+        accuracy_figure(inside > 0, outside <= 0, seed, draws, level),
+    )
+
+
+def _fitted(group: Group) -> Callable[[Array], Array]:
+    """A function from features to scores; above 0 means member."""
+    both = np.concatenate(group)
+    centre, spread = both.mean(axis=0), both.std(axis=0)
+    spread[spread == 0] = 1  # a signal that never varies stays 0 instead of NaN
+    is_member = np.repeat([1, 0], [len(part) for part in group])
+    # balanced: else a smaller group of members would hardly ever be called
+    model = LogisticRegression(class_weight="balanced", max_iter=1000)
+    model.fit((both - centre) / spread, is_member)
+    return lambda rows: model.decision_function((rows - centre) / spread)
+
+
+def _mean(left: Figure, right: Figure) -> Figure:
+    assert left.interval is not None
+    assert right.interval is not None
+    low, high = np.mean([left.interval, right.interval], axis=0)
+    return Figure(left.metric, (left.value + right.value) / 2, (float(low), float(high)))
+
+
+LOGISTIC = Attack(
+    name="logistic",
+    summary="regression on loss, entropy, margin and correctness; weak, a sanity check",
+    paper="Golatkar et al., ECCV 2020, arXiv 2003.02960; Kurmanji et al., NeurIPS 2023, "
+    "arXiv 2302.09880",
+    metrics=(AUC, BALANCED_ACCURACY),
+    oracles=0,
+    unlearned=1,
+    run=logistic_attack,
+)

@@ -1,0 +1,89 @@
+"""RMIA: is the model surer of a sample, relative to models without it, than of other samples?
+
+S. Zarifzadeh, P. Liu, R. Shokri, "Low-cost high-power membership inference attacks",
+ICML 2024 (arXiv 2312.03262), offline form: the reference models never saw the sample,
+and p(x) is guessed as ((1 + a) mean_out(x) + (1 - a)) / 2. Oracles are such models.
+As in the paper a ratio equal to gamma counts; the authors' code (Privacy Meter) asks
+for more than 1, and searches for a. Here a = 0.3 and gamma = 1 are the defaults, and
+the population z must be neither members nor the non-members under test. It should be
+several times as large as these: no score exceeds 1, and a non-member who beats a small
+population entirely ties with every member, which hides them at few false positives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pfedul.audit.attacks.checks import Array, probabilities, same_samples
+from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.roc import AUC, TPR_AT_1_PERCENT, auc_figure, tpr_at_fpr
+from pfedul.errors import PfedulError
+
+Confidences = tuple[ArrayLike, ArrayLike]
+"""Confidences p_y of the attacked model [samples] and of the reference models [models, samples]."""
+
+
+def rmia_attack(
+    members: Confidences,
+    nonmembers: Confidences,
+    population: Confidences,
+    a: float = 0.3,
+    gamma: float = 1.0,
+    seed: int = 0,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> Figures:
+    """AUC and the true positive rate at 1 % false positives.
+
+    >>> members = ([0.9, 0.8], [[0.5, 0.4]])
+    >>> others = ([0.5, 0.3], [[0.5, 0.4]])
+    >>> rmia_attack(members, others, population=([0.6, 0.6], [[0.5, 0.6]]))["AUC"].value
+    1.0
+    """
+    inside = rmia_scores(members, population, a, gamma)
+    outside = rmia_scores(nonmembers, population, a, gamma)
+    few = tpr_at_fpr(inside, outside, 0.01, level)
+    return by_name(
+        auc_figure(inside, outside, seed, draws, level),
+        Figure(TPR_AT_1_PERCENT, few.tpr, few.tpr_interval),
+    )
+
+
+def rmia_scores(
+    samples: Confidences, population: Confidences, a: float = 0.3, gamma: float = 1.0
+) -> Array:
+    """For each sample the share of the population that it beats by the factor gamma.
+
+    With a = 1 the guess is the references' mean: ratios 2, and 0.5 and 3 in the population.
+
+    >>> rmia_scores(([0.8], [[0.4]]), ([0.2, 0.6], [[0.4, 0.2]]), a=1.0)
+    array([0.5])
+    """
+    if not 0 <= a <= 1 or not gamma > 0:
+        raise PfedulError(f"RMIA needs a from 0 to 1 and gamma above 0, not {a} and {gamma}.")
+    beaten_from = np.sort(gamma * _ratios("population", population, a))
+    beaten = np.searchsorted(beaten_from, _ratios("samples", samples, a), side="right")
+    return np.asarray(beaten / len(beaten_from), dtype=np.float64)
+
+
+def _ratios(whose: str, confidences: Confidences, a: float) -> Array:
+    target = probabilities(f"confidences of the {whose}", confidences[0])
+    references = probabilities(f"reference confidences of the {whose}", confidences[1], axes=2)
+    same_samples(f"confidences of the {whose}", target, references)
+    guess = ((1 + a) * references.mean(axis=0) + (1 - a)) / 2
+    if not guess.all():
+        raise PfedulError("With a = 1 every sample needs a reference confidence above 0.")
+    ratio: Array = target / guess
+    return ratio
+
+
+RMIA = Attack(
+    name="rmia",
+    summary="confidence relative to oracles and to a population; most power for few models",
+    paper="Zarifzadeh et al., ICML 2024, arXiv 2312.03262",
+    metrics=(AUC, TPR_AT_1_PERCENT),
+    oracles=1,
+    unlearned=1,
+    run=rmia_attack,
+)

@@ -1,0 +1,92 @@
+"""Loss threshold: whoever has a low loss is called a member. The weakest attack: a sanity check.
+
+S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha, "Privacy risk in machine learning",
+IEEE CSF 2018 (arXiv 1709.01604). They use the mean training loss as the threshold,
+which an attacker would have to know. Here it is fitted on one half of members and
+non-members, for balanced accuracy, and tried on the other; fitted and tried on the
+same samples it would be right more than half of the time on pure noise. That a
+member has the *lower* loss is given, not fitted: a target that stands out by a high
+loss shows in an AUC below 0.5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pfedul.audit.attacks.checks import Array, finite
+from pfedul.audit.attacks.halves import halves
+from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure
+from pfedul.audit.intervals import stratified_bootstrap
+
+
+def threshold_attack(
+    member_losses: ArrayLike,
+    nonmember_losses: ArrayLike,
+    seed: int = 0,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> Figures:
+    """AUC over all samples, and the balanced accuracy of a fitted threshold on fresh ones.
+
+    >>> found = threshold_attack([0.1, 0.2, 0.3, 0.4], [1.1, 1.2, 1.3, 1.4])
+    >>> found["AUC"].value, found["balanced accuracy"].value
+    (1.0, 1.0)
+    """
+    inside = finite("losses of members", member_losses)
+    outside = finite("losses of non-members", nonmember_losses)
+    fit_inside, try_inside = halves(inside[:, None], seed, "members")
+    fit_outside, try_outside = halves(outside[:, None], seed, "non-members")
+    threshold = best_threshold(fit_inside[:, 0], fit_outside[:, 0])
+    hits = [(try_inside[:, 0] <= threshold), (try_outside[:, 0] > threshold)]
+    return by_name(
+        auc_figure(-inside, -outside, seed, draws, level),
+        accuracy_figure(hits[0], hits[1], seed, draws, level),
+    )
+
+
+def best_threshold(member_losses: Array, nonmember_losses: Array) -> float:
+    """The loss up to which to call a sample a member, for the best balanced accuracy.
+
+    Half-way between neighbouring losses; of several as good the lowest.
+
+    >>> best_threshold(np.array([1.0, 2.0]), np.array([4.0, 5.0]))
+    3.0
+    """
+    values = np.unique(np.concatenate([member_losses, nonmember_losses]))
+    candidates = np.concatenate([[-np.inf], (values[:-1] + values[1:]) / 2, [np.inf]])
+    called = [
+        np.searchsorted(np.sort(losses), candidates, side="right") / len(losses)
+        for losses in (member_losses, nonmember_losses)
+    ]
+    return float(candidates[np.argmax(called[0] - called[1])])
+
+
+def balanced_accuracy(member_hits: Array, nonmember_hits: Array) -> float:
+    """Mean of the two shares of hits.
+
+    >>> balanced_accuracy(np.array([1.0, 0.0]), np.array([1.0, 1.0, 1.0]))
+    0.75
+    """
+    return float((np.mean(member_hits) + np.mean(nonmember_hits)) / 2)
+
+
+def accuracy_figure(
+    member_hits: ArrayLike, nonmember_hits: ArrayLike, seed: int, draws: int, level: float
+) -> Figure:
+    """Balanced accuracy with its bootstrap interval; the fitted rule is taken for given."""
+    strata = [np.sort(finite("hits", hits)) for hits in (member_hits, nonmember_hits)]
+    interval = stratified_bootstrap(strata, balanced_accuracy, seed, draws, level)
+    return Figure(BALANCED_ACCURACY, balanced_accuracy(*strata), interval)
+
+
+THRESHOLD = Attack(
+    name="threshold",
+    summary="one loss threshold for all samples; weak, a sanity check",
+    paper="Yeom et al., CSF 2018, arXiv 1709.01604",
+    metrics=(AUC, BALANCED_ACCURACY),
+    oracles=0,
+    unlearned=1,
+    run=threshold_attack,
+)
