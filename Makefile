@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_RUN ?= runs/demo
 
-.PHONY: help install demo test lint docs bench clean
+.PHONY: help install demo test test-deploy lint docs bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,7 +28,10 @@ demo: $(READY)  ## train a federation on the embedded digits, then forget one of
 	$(BIN)/pfedul status $(DEMO_RUN)
 
 test: $(READY)  ## run the test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/deploy
+
+test-deploy: $(READY)  ## kill, hang and spoil the nodes of real Flower deployments (a quarter of an hour)
+	$(BIN)/python -m pytest tests/deploy
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -43,4 +46,4 @@ bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting
 	$(BIN)/python bench/forget.py
 
 clean:  ## remove the virtual environment and the demo's run
-	rm -rf $(VENV) $(DEMO_RUN) bench/.pfl-venv
+	rm -rf $(VENV) $(DEMO_RUN) bench/.pfl-venv bench/.crosscheck-venv

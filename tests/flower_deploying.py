@@ -22,7 +22,7 @@ from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import node_key, public_form
 from pfedul.flower.deployment.environment import address
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
-from pfedul.flower.deployment.processes import family, moment
+from pfedul.flower.deployment.processes import end, family, moment
 from pfedul.flower.deployment.record import Record, read_record
 from pfedul.personal import as_hash
 from pfedul.tensorfile import digest_file, read_file
@@ -154,7 +154,7 @@ def shared_of(run: Path) -> str:
 def held_by(run: Path, client: str) -> str:
     """The hash of a client's personal tensors, which its node must hold."""
     sha256 = as_hash(read_file(run / "clients" / client / "held.safetensors"))
-    (own,) = node_folder(run, client).glob(f"*/{sha256}.safetensors")
+    (own,) = node_folder(run, client).rglob(f"{sha256}.safetensors")
     assert digest_file(own) == sha256
     return sha256
 
@@ -187,12 +187,11 @@ def programs_of(run: Path, name: str = "") -> dict[int, str]:
 
 
 def program_of(pid: int) -> str:
-    """The name of a program that Python runs."""
-    try:
+    """The name of a program that Python runs; empty where the process has just ended."""
+    with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    except OSError:  # it has just ended
-        return ""
-    return Path(words[1]).name if len(words) > 1 else words[0]
+        return Path(words[1]).name if len(words) > 1 else ""
+    return ""
 
 
 def the_server_app(run: Path) -> int:
@@ -221,8 +220,9 @@ LOOPBACK_IN_KERNEL = "0100007F"
 
 
 def kill(pid: int) -> None:
+    """Kill a process, and wait until none of its threads holds a file or a port any more."""
     os.kill(pid, signal.SIGKILL)
-    until(lambda: moment(pid) is None)
+    until(lambda: moment(pid) is None and len(list(Path(f"/proc/{pid}/task").glob("*"))) <= 1)
 
 
 def kill_node(run: Path, name: str) -> None:
@@ -233,17 +233,27 @@ def kill_node(run: Path, name: str) -> None:
 
 
 def stop_node(run: Path, name: str) -> None:
-    """Let a node leave in an orderly way."""
-    os.kill(pid_of(run, name), signal.SIGTERM)
-    until(lambda: not programs_of(run, name))
+    """Let a node leave in an orderly way, so that the server knows."""
+    record = record_of(run)
+    process = record.find(name)
+    assert process is not None
+    end([process], [record.mark(name)])
+    until(lambda: node_at_server(run, name).status != control.ONLINE, 90)
 
 
 def notice_death(run: Path, name: str) -> None:
     """Have the server know at once that a node is dead; by itself it needs a minute."""
-    layout, record = Layout(run), record_of(run)
-    server = control.Server(address(record.host, record.port), layout.authority)
-    key = node_key(layout, name)
-    control.sign_off(server, control.nodes(server)[public_form(key)], key)
+    control.sign_off(server_of(run), node_at_server(run, name), node_key(Layout(run), name))
+
+
+def server_of(run: Path) -> control.Server:
+    record = record_of(run)
+    return control.Server(address(record.host, record.port), Layout(run).authority)
+
+
+def node_at_server(run: Path, name: str) -> control.Node:
+    """What the server knows of a client's node."""
+    return control.nodes(server_of(run))[public_form(node_key(Layout(run), name))]
 
 
 def bring_down(run: Path) -> None:

@@ -123,6 +123,7 @@ QUICK = {
     "local-epochs": 1,
     "batch-size": 8,
     "nodes-deadline": 0.2,
+    "answer-deadline": 0.2,
     "reply-deadline": 0.3,
 }
 

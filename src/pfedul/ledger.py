@@ -35,7 +35,7 @@ CREATE TABLE replies (
     update_norm REAL NOT NULL, cpu_seconds REAL NOT NULL, PRIMARY KEY (round, client));
 CREATE TABLE refusals (
     round INTEGER NOT NULL, client TEXT NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL,
-    PRIMARY KEY (round, client));
+    PRIMARY KEY (round, client, reason));
 CREATE TABLE evaluations (
     round INTEGER NOT NULL, client TEXT NOT NULL, accuracy REAL NOT NULL, loss REAL NOT NULL,
     samples INTEGER NOT NULL, PRIMARY KEY (round, client));

@@ -109,6 +109,7 @@ class WithClients:
             rows += [
                 insert("barred", node_key=key, request=request),
                 insert("erasures", **asked),
+                ("DELETE FROM strangers WHERE claim = ? OR node_key = ?", (target, key)),
             ]
         return rows
 

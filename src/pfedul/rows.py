@@ -92,8 +92,9 @@ def refusal_rows(number: int, refused: Iterable[Refusal]) -> list[Statement]:
 
 
 def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
-    """Each client's figures after a round, and the commit whose tensors they are of."""
-    return [insert("meta", key="evaluated_commit", value=str(commit))] + [
+    """Each client's figures after a round, in place of older ones, and the commit they are of."""
+    older = "DELETE FROM evaluations WHERE round = ?", (evaluation.round,)
+    return [older, insert("meta", key="evaluated_commit", value=str(commit))] + [
         insert(
             "evaluations",
             round=evaluation.round,

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -158,7 +158,8 @@ def check_reply(
             or _check_finite(reply, checked_by_norm=rules.parameters)
         )
         norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
-        return reason or _check_norm(norm, rules), norm
+        reason = reason or _check_norm(norm, rules)
+        return reason or _check_buffers(reply.shared, rules, shared), norm
     except Exception as error:
         return f"it cannot be read ({type(error).__name__}: {error})", math.nan
 
@@ -178,6 +179,7 @@ def check_personal(
             or _check_layout("personal", reply.personal, rules.personal)
             or _check_held(reply, rules)
             or _check_finite(reply)
+            or _check_buffers(reply.shared, replace(rules, max_update_norm=None), statistics)
             or (_check_accuracy(reply) if "accuracy" in reply.metrics else None)
         )
     except Exception as error:
@@ -190,6 +192,38 @@ def _check_norm(norm: float, rules: Rules) -> str | None:
     if rules.max_update_norm is not None and norm > rules.max_update_norm:
         return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}"
     return None
+
+
+def _check_buffers(got: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
+    """What no honest client sends: negative variances, counters that leap, statistics far away."""
+    buffers = {name: tensor for name, tensor in got.items() if name not in rules.parameters}
+    for name, tensor in buffers.items():
+        if name.endswith("running_var") and tensor.numel() and float(tensor.min()) < 0:
+            return f"shared tensor '{name}' has a negative variance"
+        if not tensor.is_floating_point() and not _counts_on(before[name], tensor):
+            return f"shared tensor '{name}' is no counter that goes on from the last round"
+    return None if rules.max_update_norm is None else _check_drift(buffers, rules, before)
+
+
+def _check_drift(buffers: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
+    """Statistics of honest clients move further than weights, but not without bound."""
+    floating = frozenset(n for n, tensor in buffers.items() if tensor.is_floating_point())
+    limit = DRIFT * (rules.max_update_norm or math.inf)
+    drift = update_norm({name: before[name] for name in floating}, buffers, floating)
+    return None if drift <= limit else f"its statistics moved by {drift:.4g}, above {limit:.4g}"
+
+
+DRIFT = 100.0
+"""How many times as far as weights statistics may move where the length of updates is limited."""
+
+
+def _counts_on(before: Tensor, after: Tensor) -> bool:
+    change = after.to(torch.int64) - before.to(torch.int64)
+    return not change.numel() or bool(((change >= 0) & (change < LARGEST_COUNT)).all())
+
+
+LARGEST_COUNT = 2**40
+"""More batches than any client trains on in a round."""
 
 
 def _check_sender(reply: Reply, rules: Rules, asked: str) -> str | None:

@@ -69,7 +69,9 @@ class Settings:
         1, "A round with fewer usable replies is not committed.", at_least=1, later=True
     )
     max_update_norm: float | None = option(
-        None, "Refuse updates longer than this (Euclidean, over parameters).", above=0
+        None,
+        "Refuse updates longer than this (Euclidean, over parameters; statistics: 100 times).",
+        above=0,
     )
     record: str = option(
         "fisher",

@@ -323,7 +323,10 @@ def _move_beside_deployment(draft: Path, path: Path) -> None:
     """Entry by entry, the ledger last: without it the folder is not yet a run."""
     if (path / LEDGER_FILE).exists():
         raise PfedulError(_HOLDS_A_RUN.format(path))
-    entries = sorted(draft.iterdir(), key=lambda entry: entry.name == LEDGER_FILE)
+    last = [LOCK_FILE, LEDGER_FILE]  # while it has its lock, a draft that is left is swept away
+    entries = sorted(
+        draft.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1
+    )
     for entry in entries:
         if (path / entry.name).is_dir():
             shutil.rmtree(path / entry.name)

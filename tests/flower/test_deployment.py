@@ -24,6 +24,7 @@ from flower_deploying import (
     answer,
     call,
     flwr,
+    kill,
     pid_of,
     pids_of,
     record_of,
@@ -187,7 +188,7 @@ def test_a_killed_node_comes_back_as_itself(deployed):
 
 def test_down_ends_everything_even_when_the_server_was_killed(deployed):
     run, found = deployed
-    os.kill(pid_of(run, "superlink"), signal.SIGKILL)
+    kill(pid_of(run, "superlink"))
     ended = answer("down", run)
     assert [item["name"] for item in ended["ended"]] == ["client-00", "client-01"]
     assert len(ended["pids"]) >= 4

@@ -53,7 +53,7 @@ def held_by(tmp_path, client) -> str | None:
     if not file.exists():
         return None
     sha256 = as_hash(read_file(file))
-    (own,) = (tmp_path / "nodes" / client).glob(f"*/{sha256}.safetensors")
+    (own,) = (tmp_path / "nodes" / client).glob(f"*/{client}/{sha256}.safetensors")
     assert digest_file(own) == sha256
     return sha256
 
@@ -318,7 +318,7 @@ def test_too_few_replies_stop_with_one_sentence_and_lose_nothing(tmp_path, opera
         operate("train", rounds=2)
     assert digest_file(tmp_path / "run" / "shared.safetensors") == before
     (result,) = rows(tmp_path, "SELECT result FROM actions ORDER BY id DESC LIMIT 1")
-    assert "Round 2 was not committed" in result[0]
+    assert result == ("Round 2 was not committed: too few usable replies.",)
     assert len(rows(tmp_path, "SELECT * FROM refusals WHERE round = 2")) == 3
 
 

@@ -93,8 +93,8 @@ def test_a_server_cannot_name_files_elsewhere(tmp_path):
     with pytest.raises(PfedulError, match="does not name personal tensors"):
         read_held(tmp_path, "../secret")
     for name in ("../x", "", ".", "a/b"):
-        with pytest.raises(PfedulError, match="is not the name of a federation"):
-            own_folder(tmp_path, name)
+        with pytest.raises(PfedulError, match="is not the name of"):
+            own_folder(tmp_path, name, "a")
 
 
 def test_only_what_the_next_round_starts_from_is_kept(tmp_path):
@@ -107,18 +107,18 @@ def test_only_what_the_next_round_starts_from_is_kept(tmp_path):
 
 
 def test_an_erasure_leaves_a_receipt_and_nothing_else(tmp_path):
-    sha256 = write_held(own_folder(tmp_path, "f"), TENSORS)
-    other = write_held(own_folder(tmp_path, "g"), TENSORS)
+    sha256 = write_held(own_folder(tmp_path, "f", "a"), TENSORS)
+    other = write_held(own_folder(tmp_path, "g", "a"), TENSORS)
     receipt = erase(tmp_path, "f", "a")
     assert (receipt["files"], receipt["sha256"]) == (1, [sha256])
     assert receipt["bytes"] == len(encode(TENSORS))
     assert not (tmp_path / "f").exists()
-    assert read_held(own_folder(tmp_path, "g"), other)
-    assert json.loads((tmp_path / "receipts/f.json").read_text()) == receipt
+    assert read_held(own_folder(tmp_path, "g", "a"), other)
+    assert json.loads((tmp_path / "receipts/f-a.json").read_text()) == receipt
 
 
 def test_a_second_erasure_keeps_the_first_receipt(tmp_path):
-    write_held(own_folder(tmp_path, "f"), TENSORS)
+    write_held(own_folder(tmp_path, "f", "a"), TENSORS)
     first = erase(tmp_path, "f", "a")
     assert erase(tmp_path, "f", "a")["files"] == 0
-    assert json.loads((tmp_path / "receipts/f.json").read_text()) == first
+    assert json.loads((tmp_path / "receipts/f-a.json").read_text()) == first

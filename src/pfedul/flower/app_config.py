@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from pfedul.errors import PfedulError
@@ -33,14 +34,15 @@ class AppOptions:
     nodes: int = option(
         0, "Clients of a new run where the settings do not say how many.", at_least=0
     )
-    nodes_deadline: float = option(
-        60.0, "Seconds to wait for nodes to connect, and for answers to small questions.", above=0
+    nodes_deadline: float = option(60.0, "Seconds to wait for nodes to connect.", above=0)
+    answer_deadline: float = option(
+        60.0, "Seconds to wait for nodes to say who they are, or that they have erased.", above=0
     )
     reply_deadline: float = option(600.0, "Seconds to wait for the replies to a task.", above=0)
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not self.run:
+        if not Path(self.run).expanduser().is_absolute():
             raise PfedulError("Say where the run folder is: -c 'run=\"/absolute/path\"'.")
 
     @property
@@ -51,9 +53,9 @@ class AppOptions:
 
 def defaults() -> dict[str, Any]:
     """Every key with its default, for the app's pyproject.toml."""
-    values: dict[str, Any] = {spec.name: spec.default for spec in fields(AppOptions)}
-    for kind in (Settings, ForgetOptions):
-        values |= {spec.name: "" for spec in fields(kind) if spec.name not in NOT_HERE}
+    own = {spec.name: spec.default for spec in fields(AppOptions)}
+    others = [*(_names(Settings) - NOT_HERE), *map(_forget_key, _names(ForgetOptions))]
+    values = {**dict.fromkeys(sorted(others), ""), **own}
     return {_key(name): value for name, value in values.items()}
 
 
@@ -63,17 +65,30 @@ def read_config(config: Mapping[str, Any]) -> tuple[AppOptions, dict[str, Any]]:
     One config serves all actions, so that what belongs to another one is passed over.
     """
     given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
-    names = {kind: {spec.name for spec in fields(kind)} for kind in _KINDS}
+    of_forget = {_forget_key(name): name for name in _names(ForgetOptions)}
+    own, settings = _names(AppOptions), _names(Settings) - NOT_HERE
     for key in given:
-        if not any(key in known for known in names.values()):
-            raise PfedulError(f"Unknown key '{_key(key)}' in the run config; see docs/cli.md.")
-    options = AppOptions(**{key: given[key] for key in given if key in names[AppOptions]})
-    kind = ForgetOptions if options.action in {"forget", "inspect"} else Settings
-    wanted = names[kind] - NOT_HERE - names[AppOptions]
-    return options, {key: given[key] for key in given if key in wanted}
+        if key not in own | settings | set(of_forget):
+            raise PfedulError(_unknown(key))
+    options = AppOptions(**{key: given[key] for key in given if key in own})
+    if options.action in {"forget", "inspect"}:
+        return options, {of_forget[key]: given[key] for key in given if key in of_forget}
+    return options, {key: given[key] for key in given if key in settings - own}
 
 
-_KINDS: tuple[type[Any], ...] = (AppOptions, Settings, ForgetOptions)
+def _names(kind: type[Any]) -> set[str]:
+    return {spec.name for spec in fields(kind)}
+
+
+def _forget_key(name: str) -> str:
+    """An option of `forget` that is a setting as well has a key of its own."""
+    return f"forget_{name}" if name in _names(Settings) else name
+
+
+def _unknown(key: str) -> str:
+    if key in NOT_HERE:
+        return f"The key '{_key(key)}' means nothing on Flower; leave it out."
+    return f"Unknown key '{_key(key)}' in the run config; see docs/cli.md."
 
 
 def rows() -> list[dict[str, str]]:

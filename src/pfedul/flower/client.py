@@ -19,7 +19,7 @@ from torch import nn
 
 from pfedul.assembly import assemble, input_shape, load_data
 from pfedul.client import Reply, Workbench, perform, scratch_of
-from pfedul.data import FederatedData, own_clients
+from pfedul.data import FederatedData, fingerprint, own_clients
 from pfedul.errors import PfedulError
 from pfedul.federation import check_same_tensors
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
@@ -96,7 +96,10 @@ def node_of(config: Mapping[str, Any]) -> Node:
             "the node config must name the client and its folder: "
             '--node-config \'client="ID" folder="/absolute/path"\''
         )
-    return Node(str(config["client"]), Path(str(config["folder"])).expanduser(), dict(config))
+    folder = Path(str(config["folder"])).expanduser()
+    if not folder.is_absolute():
+        raise PfedulError(f"the folder '{folder}' of the node config must be an absolute path")
+    return Node(str(config["client"]), folder, dict(config))
 
 
 def introduce(node: Node, order: Order, load: Load | None) -> dict[str, Any]:
@@ -113,10 +116,12 @@ def introduce(node: Node, order: Order, load: Load | None) -> dict[str, Any]:
 def carry_out(node: Node, order: Order, load: Load | None) -> Reply:
     """Do what is asked for, with the personal tensors that the order names."""
     bench = _bench(node, Settings(**order.settings), load)
+    if order.data_sha256 not in {None, fingerprint(bench.data[node.client])}:
+        raise PfedulError("its data are not those with which it joined")
     scratch = scratch_of(bench)
     state = scratch.model.state_dict()
     check_same_tensors(order.shared, {name: state[name] for name in bench.split.shared})
-    folder = own_folder(node.folder, order.federation)
+    folder = own_folder(node.folder, order.federation, node.client)
     personal = order.personal if order.base is None else read_held(folder, order.base)
     reply = perform(bench, scratch, order.task, node.client, order.shared, personal)
     if order.task.action in MAKES_PERSONAL and bench.split.personal:

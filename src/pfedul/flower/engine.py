@@ -1,6 +1,7 @@
 """The engine whose clients are Flower nodes: a loop of our own over Flower's grid.
 
-One message to each client and one back; nothing waits longer than the deadline.
+One message to each client and one back, within a deadline (Flower itself adds up to
+three minutes where a node dies in the middle of sending its reply).
 A client without an answer, for whatever reason, yields a reply that says why.
 """
 
@@ -11,20 +12,25 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from pfedul.client import Reply, Task
 from pfedul.engine.protocol import LocatePersonal
-from pfedul.flower.wire import MESSAGE_TYPES, Order, open_reply, pack_order, pack_tensors, size_of
+from pfedul.flower.wire import (
+    MESSAGE_TYPES,
+    Order,
+    clean_text,
+    open_reply,
+    pack_order,
+    pack_tensors,
+    size_of,
+)
 from pfedul.personal import as_hash
 from pfedul.tensorfile import read_file
 from pfedul.tensors import Tensors
 
 POLL_SECONDS = 0.5
-
-LIFETIME = 3.0
-"""Deadlines that a message lives: a reply in time may have to wait until another is missed."""
 
 
 @dataclass
@@ -44,6 +50,7 @@ class Federated:
     federation: str
     settings: dict[str, Any]
     first_personal: Callable[[], Tensors]
+    data_sha256: Callable[[str], str | None]
 
 
 OnTraffic = Callable[[Task, int, Traffic], None]
@@ -87,10 +94,8 @@ class FlowerEngine:
             for client in clients:
                 if client not in nodes:
                     yield Reply(client, 0, failure="its node is not connected")
-                elif not exchange.was_sent(client):
-                    yield Reply(client, 0, failure="Flower did not take the message to it")
                 else:
-                    yield _reply_of(client, exchange.wait_for(client), self._deadline)
+                    yield _reply_of(client, exchange.wait_for(client))
         finally:
             self._on_traffic(task, len(clients), traffic)
 
@@ -110,9 +115,10 @@ class FlowerEngine:
             self._about.settings,
             personal={} if path is not None else self._about.first_personal(),
             base=None if path is None else as_hash(read_file(path)),
+            data_sha256=self._about.data_sha256(client),
         )
         content, kind = pack_order(order, shared), MESSAGE_TYPES[task.action]
-        ttl = LIFETIME * self._deadline
+        ttl = lifetime(self._deadline)
         return Message(content, node, kind, ttl=ttl, group_id=str(task.number))
 
     def close(self) -> None:
@@ -125,43 +131,57 @@ class Exchange:
     def __init__(
         self, grid: Grid, messages: Mapping[str, Message], deadline: float, traffic: Traffic
     ) -> None:
-        self._grid, self._traffic = grid, traffic
+        self._grid, self._traffic, self._deadline = grid, traffic, deadline
         self._ends = time.monotonic() + deadline
         ids = grid.push_messages(list(messages.values())) if messages else []
         self._ids = {key: number for key, number in zip(messages, ids, strict=False) if number}
         traffic.messages_out += len(messages)
         traffic.bytes_out += sum(size_of(message.content) for message in messages.values())
 
-    def was_sent(self, key: str) -> bool:
-        """Flower refuses messages that are too large, or whose node has just gone."""
-        return key in self._ids
-
-    def wait_for(self, key: str) -> Message | None:
-        """The reply to one message; None if it has not come before the deadline."""
+    def wait_for(self, key: str) -> RecordDict | str:
+        """The content of the reply to one message, or why there is none."""
         number = self._ids.pop(key, None)
-        while number is not None:
-            for reply in self._grid.pull_messages([number]):
-                self._traffic.messages_in += 1
-                self._traffic.bytes_in += size_of(reply.content) if reply.has_content() else 0
-                return reply
-            if time.monotonic() >= self._ends:
-                break
+        if number is None:  # it is too large, or its node has just gone
+            return "Flower did not take the message to it"
+        while True:
+            late = time.monotonic() >= self._ends  # said before the last look
+            try:
+                for reply in self._grid.pull_messages([number]):
+                    return self._opened(reply)
+            except Exception as error:  # what was sent may be anything at all
+                return unreadable(error)
+            if late:
+                return f"no answer within {self._deadline:g} s"
             time.sleep(POLL_SECONDS)
-        return None
+
+    def _opened(self, reply: Message) -> RecordDict | str:
+        self._traffic.messages_in += 1
+        if reply.has_error():
+            reason = clean_text(reply.error.reason or "no reason given")
+            return f"Flower reports error {reply.error.code}: {reason}"
+        self._traffic.bytes_in += size_of(reply.content)
+        return reply.content
 
 
-def _reply_of(client: str, message: Message | None, deadline: float) -> Reply:
-    """The reply in a message that may be anything, or be missing."""
-    if message is None:
-        return Reply(client, 0, failure=f"no answer within {deadline:g} s")
-    if message.has_error():
-        return Reply(client, 0, failure=_words(message))
+def _reply_of(client: str, found: RecordDict | str) -> Reply:
+    """The reply in a content that may be anything."""
+    if isinstance(found, str):
+        return Reply(client, 0, failure=found)
     try:
-        return open_reply(message.content)
+        return open_reply(found)
     except Exception as error:
-        reason = f"its reply cannot be read ({type(error).__name__}: {error})"
-        return Reply(client, 0, failure=reason)
+        return Reply(client, 0, failure=unreadable(error))
 
 
-def _words(message: Message) -> str:
-    return f"Flower reports error {message.error.code}: {message.error.reason or 'no reason given'}"
+def unreadable(error: Exception) -> str:
+    """What is said of a reply that is not one."""
+    return clean_text(f"its reply cannot be read ({type(error).__name__}: {error})")
+
+
+def lifetime(deadline: float) -> float:
+    """Seconds that a message and its reply live.
+
+    A reply that is in time may have to wait while others are missed, and Flower itself
+    waits some three minutes for one whose sending was cut off.
+    """
+    return 3 * deadline + 240

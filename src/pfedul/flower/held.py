@@ -1,7 +1,7 @@
 """A client's own folder: the personal tensors that never leave it.
 
-    FOLDER/FEDERATION/SHA256.safetensors     personal tensors, named after their content
-    FOLDER/receipts/FEDERATION.json          after an erasure: what was erased, and when
+    FOLDER/FEDERATION/CLIENT/SHA256.safetensors   personal tensors, named after their content
+    FOLDER/receipts/FEDERATION-CLIENT.json        after an erasure: what was erased, and when
 
 A round writes new tensors beside those it started from. Which of them count is
 known to the server alone, whose commit may still fail: so the order of the next
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _SAFE_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def own_folder(folder: Path, federation: str) -> Path:
-    """Where this federation's tensors are; the name comes from the server, so it is checked."""
-    if not _SAFE_NAME.fullmatch(federation):
-        raise PfedulError(f"'{federation}' is not the name of a federation.")
-    return folder / federation
+def own_folder(folder: Path, federation: str, client: str) -> Path:
+    """Where a client's tensors of a federation are; names come from elsewhere, so are checked."""
+    for name in (federation, client):
+        if not _SAFE_NAME.fullmatch(name):
+            raise PfedulError(f"'{name}' is not the name of a federation or a client.")
+    return folder / federation / client
 
 
 def read_held(folder: Path, sha256: str) -> Tensors:
@@ -64,7 +66,7 @@ def write_held(folder: Path, tensors: Tensors) -> str:
 
 def erase(folder: Path, federation: str, client: str) -> dict[str, Any]:
     """Erase all that this federation left here; returns a receipt, which is kept here as well."""
-    own = own_folder(folder, federation)
+    own = own_folder(folder, federation, client)
     found = sorted(path for path in own.rglob("*") if path.is_file())
     receipt = {
         "client": client,
@@ -77,7 +79,9 @@ def erase(folder: Path, federation: str, client: str) -> dict[str, Any]:
     shutil.rmtree(own, ignore_errors=True)
     if own.exists():
         raise PfedulError(f"The folder {own} could not be erased; remove it by hand.")
-    _write_receipt(folder / "receipts" / f"{federation}.json", receipt)
+    with suppress(OSError):  # another client of the same folder may still be there
+        own.parent.rmdir()
+    _write_receipt(folder / "receipts" / f"{federation}-{client}.json", receipt)
     return receipt
 
 

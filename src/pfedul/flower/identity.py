@@ -9,6 +9,7 @@ claims, keys are proof.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.queries import Server, Words, ask, settings_for_clients
-from pfedul.flower.wire import Order
+from pfedul.flower.wire import Order, clean_text
 from pfedul.ledger import Ledger, Statement, insert
 from pfedul.member import Member
 from pfedul.rows import now
@@ -71,20 +72,29 @@ def read_introduction(key: str, words: Words) -> Introduced | str:
     if words.get("failure"):
         return str(words["failure"])
     try:
-        counts = int(words["train_samples"]), int(words["test_samples"])
-        member = Member(str(words["client"]), *counts, str(words["data_sha256"]))
-        shape = tuple(int(size) for size in words["shape"])
-        classes = int(words["classes"])
+        counts = _count(words["train_samples"]), _count(words["test_samples"])
+        member = Member(words["client"], *counts, words["data_sha256"])
         check_ids([member.client])
+        if not _SHA256.fullmatch(member.data_sha256):
+            raise ValueError("data_sha256 is no SHA-256")
+        shape = tuple(_count(size) for size in list(words["shape"]))
+        return Introduced(key, member, shape, _count(words["classes"]))
     except PfedulError as error:
-        return str(error)
-    except (KeyError, TypeError, ValueError) as error:
-        return f"its introduction cannot be read ({error!r})"
-    sound = min(*counts, classes, *shape) >= 1
-    return Introduced(key, member, shape, classes) if sound else "it has no samples"
+        return clean_text(str(error))
+    except Exception as error:  # they may be anything at all
+        return clean_text(f"its introduction cannot be read ({error!r})")
 
 
-def meet_strangers(server: Server, federation: Federation) -> dict[str, Introduced]:
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 1 <= value < 2**31:
+        raise ValueError("a count must be a whole number from 1 up")
+    return value
+
+
+def meet_strangers(server: Server, federation: Federation) -> list[Introduced]:
     """Ask nodes that are bound to no client who they are; returns those that claim a free name.
 
     Nodes of forgotten clients are not even asked. All of them get nothing, and are
@@ -101,7 +111,12 @@ def meet_strangers(server: Server, federation: Federation) -> dict[str, Introduc
         server.tell(f"The node {key[:12]} gets nothing: {reason}.")
     ledger.write(rows)
     found = [claim for claim in claims.values() if isinstance(claim, Introduced)]
-    return {claim.member.client: claim for claim in found if claim.member.client not in bound}
+    return [claim for claim in found if claim.member.client not in bound]
+
+
+def no_longer_stranger(client: str, key: str) -> Statement:
+    """Nothing is left of what was written down of a node before it was known."""
+    return "DELETE FROM strangers WHERE claim = ? OR node_key = ?", (client, key)
 
 
 def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, str]:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from pfedul.assembly import ModelFactory
 from pfedul.client import Task
 from pfedul.flower.app_config import AppOptions
-from pfedul.flower.engine import Exchange, Traffic
-from pfedul.flower.wire import MESSAGE_TYPES, Order, open_words, pack_order
+from pfedul.flower.engine import Exchange, Traffic, lifetime, unreadable
+from pfedul.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
 from pfedul.ledger import Statement, insert
 from pfedul.rows import now
 from pfedul.settings import Settings
@@ -37,25 +37,25 @@ def ask(
     """What each node answers, failures being words as well; and the ledger row of the traffic."""
     if not nodes:
         return {}, []
-    action, deadline = order.task.action, server.options.nodes_deadline
+    action, deadline = order.task.action, server.options.answer_deadline
     content, kind = pack_order(order), MESSAGE_TYPES[action]
-    messages = {key: Message(content, node, kind, ttl=deadline) for key, node in nodes.items()}
+    ttl = lifetime(deadline)
+    messages = {key: Message(content, node, kind, ttl=ttl) for key, node in nodes.items()}
     traffic = Traffic()
     exchange = Exchange(server.grid, messages, deadline, traffic)
     answers = {key: _words(exchange.wait_for(key), action) for key in nodes}
     return answers, [traffic_row(order.task, len(nodes), traffic)]
 
 
-def _words(message: Message | None, action: str) -> Words:
-    if message is None:
-        return {"failure": "it did not answer in time"}
-    if message.has_error():
-        return {"failure": f"Flower reports error {message.error.code}: {message.error.reason}"}
+def _words(found: RecordDict | str, action: str) -> Words:
+    if isinstance(found, str):
+        return {"failure": found}
     try:
-        words = open_words(action, message.content)
+        words = open_words(action, found)
+        failure = words.get("failure")
+        return words if failure is None else {"failure": clean_text(failure)}
     except Exception as error:
-        return {"failure": f"its reply cannot be read ({type(error).__name__}: {error})"}
-    return words if isinstance(words, dict) else {"failure": "its reply cannot be read"}
+        return {"failure": unreadable(error)}
 
 
 def traffic_row(task: Task, clients: int, traffic: Traffic) -> Statement:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pfedul.assembly import ModelFactory, assemble_at_server, check_enough_clients
 from pfedul.client import Task, Workbench
+from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import (
     AT_NODES,
@@ -49,6 +50,8 @@ def open_or_create(server: Server, asked: dict[str, Any]) -> Federation:
 def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
     """An existing run, at its last whole round."""
     stored = read_settings(path)
+    if server.model is not None:  # what is given in Python wins over names in the config
+        asked = {key: asked[key] for key in asked if key not in {"data", "model"}}
     merge(stored, asked)  # refuses what cannot change; how many rounds is for `train` to say
     settings = merge(stored, {k: v for k, v in changeable(asked).items() if k != "rounds"})
     store = Store.open(path)
@@ -56,6 +59,7 @@ def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation
         if store.ledger.meta("clients_at") != AT_NODES:
             raise PfedulError(f"The clients of {path} are here; use 'pfedul train {path}'.")
         check_same_settings(store, stored)
+        _check_commits(settings)
         bench = _bench_of(store.ledger, settings, server.model)
         state = bench.build_model().state_dict()
         check_same_tensors(store.read(SHARED_FILE), {n: state[n] for n in bench.split.shared})
@@ -98,27 +102,34 @@ def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) 
     def note(task: Task, clients: int, traffic: Traffic) -> None:
         store.ledger.write([traffic_row(task, clients, traffic)])
 
+    sql = "SELECT data_sha256 FROM clients WHERE client = ?"
     about = Federated(
         str(store.ledger.meta("federation")),
         settings_for_clients(settings),
         cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
+        lambda client: store.ledger.value(sql, client),
     )
     return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 
 
 def _first_settings(server: Server, asked: dict[str, Any]) -> Settings:
     config = server.options.config
-    known = {**(read_toml(Path(config)) if config else {}), **asked}
+    known = {**(read_toml(Path(config).expanduser()) if config else {}), **asked}
     if server.options.nodes:
         known.setdefault("clients", server.options.nodes)
     if server.model is not None:
         known = {**known, "model": named(server.model), "data": OWN}
     settings = from_mapping(known, config or "the run config")
-    if settings.checkpoint_every != 1:
-        raise PfedulError("On Flower every round is committed; leave checkpoint_every out.")
+    _check_commits(settings)
     if settings.clients is None:
         raise PfedulError("Say how many clients a new run is to have: -c 'clients=3'.")
     return settings
+
+
+def _check_commits(settings: Settings) -> None:
+    """Clients keep the tensors of one commit, not of several."""
+    if settings.checkpoint_every != 1:
+        raise PfedulError("On Flower every round is committed; set checkpoint_every to 1.")
 
 
 def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
@@ -130,14 +141,17 @@ def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[
     rows: list[Statement] = []
     ends = time.monotonic() + server.options.nodes_deadline
     while True:
+        late = time.monotonic() >= ends  # said before the last look: asking takes its time
         new = {key: node for key, node in online_nodes(server.grid).items() if key not in asked}
         asked |= set(new)
         claims, traffic = ask_who(server, settings, new)
         rows += traffic
         refused += _sort_claims(server, claims, found)
         if len(found) >= wanted:
-            return [found[client] for client in sorted(found)[:wanted]], rows
-        if time.monotonic() >= ends:
+            chosen = [found[client] for client in sorted(found)[:wanted]]
+            check_ids([node.member.client for node in chosen])
+            return chosen, rows
+        if late:
             raise PfedulError(_too_few(server, len(found), wanted, refused))
         time.sleep(WAIT_SECONDS)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,19 @@ from flwr.serverapp import Grid, ServerApp
 
 from pfedul.admission import admit
 from pfedul.assembly import ModelFactory
+from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.database import scrub
 from pfedul.flower.deployment.layout import Layout
 from pfedul.flower.farewell import confirm_erasures
-from pfedul.flower.identity import Introduced, binding_row, meet_strangers
+from pfedul.flower.identity import Introduced, binding_row, meet_strangers, no_longer_stranger
 from pfedul.flower.queries import Server
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.ledger import insert
 from pfedul.rows import now
+from pfedul.server import TooFewReplies
 from pfedul.show import evaluation_data
 from pfedul.status import read_status
 from pfedul.unlearn.requests import NOT_CONFIRMED, read_outcome, read_request
@@ -83,11 +85,18 @@ def _noted(
     try:
         result = act()
     except BaseException as error:
-        words = str(error) if isinstance(error, PfedulError) else repr(error)
+        words = _result_of(error)
         ledger.write([insert("actions", **row, finished_at=now(), result=words)])
         raise
     ledger.write([insert("actions", **row, finished_at=now(), result="done")])
     return result
+
+
+def _result_of(error: BaseException) -> str:
+    """What is kept of how an action ended; what a client said is in `refusals`, to be erased."""
+    if isinstance(error, TooFewReplies):
+        return f"Round {error.number} was not committed: too few usable replies."
+    return str(error) if isinstance(error, PfedulError) else type(error).__name__
 
 
 def _act(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
@@ -151,16 +160,20 @@ def _forget(server: Server, federation: Federation, asked: dict[str, Any]) -> di
 
 
 def _admit(
-    federation: Federation, options: AppOptions, newcomers: dict[str, Introduced]
+    federation: Federation, options: AppOptions, newcomers: Sequence[Introduced]
 ) -> dict[str, Any]:
     """Let nodes join that are connected and claim a free name."""
     if not options.clients:
         raise PfedulError('Say who joins: -c \'action="admit" client="ID"\'.')
+    check_ids([*federation.clients, *options.clients])
     for client in options.clients:
-        found = newcomers.get(client)
-        if found is None and client not in federation.clients:
-            waiting = ", ".join(newcomers) or "nobody"
+        found = [node for node in newcomers if node.member.client == client]
+        if len(found) > 1:
+            raise PfedulError(f"{len(found)} nodes claim to be '{client}'; stop all but one.")
+        if not found and client not in federation.clients:
+            waiting = ", ".join(sorted({node.member.client for node in newcomers})) or "nobody"
             raise PfedulError(f"No new node claims to be '{client}'; waiting: {waiting}.")
-        member, key = (None, "") if found is None else (found.member, found.key)
-        admit(federation, client, options.again, member, [binding_row(client, key)])
+        member, key = (found[0].member, found[0].key) if found else (None, "")
+        rows = [binding_row(client, key), no_longer_stranger(client, key)]
+        admit(federation, client, options.again, member, rows)
     return {"admitted": options.clients, "joined_round": federation.rounds}

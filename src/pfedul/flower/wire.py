@@ -38,7 +38,8 @@ class Order:
 
     `base` is the SHA-256 of the personal tensors that it starts from and holds
     itself; without one it starts from `personal`. `settings` are those of the
-    federation, as far as clients need them.
+    federation, as far as clients need them, and `data_sha256` is the hash of the
+    client's data when it joined.
     """
 
     task: Task
@@ -48,6 +49,7 @@ class Order:
     shared: Tensors = field(default_factory=dict)
     personal: Tensors = field(default_factory=dict)
     base: str | None = None
+    data_sha256: str | None = None
 
 
 def pack_order(order: Order, shared: ArrayRecord | None = None) -> RecordDict:
@@ -62,6 +64,7 @@ def pack_order(order: Order, shared: ArrayRecord | None = None) -> RecordDict:
         "federation": order.federation,
         "settings": order.settings,
         "base": order.base,
+        "data_sha256": order.data_sha256,
     }
     content = _pack("order", words, order.shared, order.personal)
     if shared is not None:
@@ -86,9 +89,53 @@ def pack_reply(reply: Reply) -> RecordDict:
 
 
 def open_reply(content: RecordDict) -> Reply:
-    """The inverse of `pack_reply`."""
+    """The inverse of `pack_reply`; raises where a part is not of the type that it should be."""
     words, tensors = _open("reply", content)
-    return Reply(**words, **tensors)
+    reply = Reply(**words, **tensors)
+    return replace(
+        reply,
+        client=clean_text(reply.client),
+        samples=_whole(reply.samples),
+        metrics={clean_text(name): _number(value) for name, value in reply.metrics.items()},
+        seconds=_duration(reply.seconds),
+        cpu_seconds=_duration(reply.cpu_seconds),
+        held=None if reply.held is None else clean_text(reply.held),
+        failure=None if reply.failure is None else clean_text(reply.failure),
+    )
+
+
+def clean_text(value: object) -> str:
+    """A text of another's that can be stored and shown: no control characters, not too long.
+
+    >>> clean_text("two\\nlines")
+    'two lines'
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in the place of a text")
+    sound = value[:LONGEST_TEXT].encode("utf-8", "replace").decode()
+    return "".join(letter if letter.isprintable() else " " for letter in sound)
+
+
+LONGEST_TEXT = 500
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or abs(value) >= 2**53:
+        raise TypeError("no whole number where there should be one")
+    return value
+
+
+def _number(value: object) -> float:
+    if type(value) not in {int, float}:
+        raise TypeError("no number where there should be one")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _duration(value: object) -> float:
+    seconds = _number(value)
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f"{seconds} is no duration")
+    return seconds
 
 
 def pack_words(name: str, words: dict[str, Any]) -> RecordDict:
@@ -102,8 +149,11 @@ def open_words(name: str, content: RecordDict) -> dict[str, Any]:
 
 
 def size_of(content: RecordDict) -> int:
-    """Bytes of a content: tensors, words and their names."""
-    return sum(record.count_bytes() for record in content.values())
+    """Bytes of a content: tensors, words and their names; 0 of what cannot be counted."""
+    try:
+        return sum(record.count_bytes() for record in content.values())
+    except Exception:  # Flower's own counting fails on an empty text
+        return 0
 
 
 def _pack(name: str, words: dict[str, Any], shared: Tensors, personal: Tensors) -> RecordDict:

@@ -86,12 +86,12 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """Plain data, with the personal metrics (Eq. 14 and 15) worked out."""
         values = asdict(self)
-        kept = preservation(self.before, self.after)
-        ratios = list(kept.ratios.values())
-        values["pps"], values["cfi"] = (kept.pps, kept.cfi) if ratios else (None, None)
+        kept = preservation(self.before, self.after) if self.before else None
+        ratios = [] if kept is None else list(kept.ratios.values())
+        values["pps"], values["cfi"] = (kept.pps, kept.cfi) if kept and ratios else (None, None)
         values["pps_interval"] = bootstrap_interval(ratios, pps_of_ratios) if ratios else None
         values["cfi_interval"] = bootstrap_interval(ratios, cfi_of_ratios) if ratios else None
-        values["undefined"] = list(kept.undefined)
+        values["undefined"] = [] if kept is None else list(kept.undefined)
         for key in ("targets", "not_recalibrated", "notes"):
             values[key] = list(values[key])
         return values

@@ -224,7 +224,7 @@ def _remove(removal: Removal) -> None:
         after={client: after[client] for client in both},
         stages=removal.costs.stages,
         rounds=0,
-        bytes_broadcast=_broadcast_size(removal, shared),
+        bytes_broadcast=_broadcast_size(removal, shared, missing),
         shared_sha256_before=digests[0],
         shared_sha256_after=digests[1],
         not_recalibrated=() if removal.options.no_recalibration else (*missing, *removal.away),
@@ -233,11 +233,11 @@ def _remove(removal: Removal) -> None:
     _commit(removal, outcome, shared)
 
 
-def _broadcast_size(removal: Removal, shared: Tensors) -> int:
-    """The corrected tensors go once to each client that recalibrates."""
+def _broadcast_size(removal: Removal, shared: Tensors, missing: Sequence[str]) -> int:
+    """The corrected tensors go once to each client; those without an answer are not counted."""
     if removal.options.no_recalibration:
         return 0
-    return size_in_bytes(shared) * len(removal.recalibrating)
+    return size_in_bytes(shared) * (len(removal.recalibrating) - len(missing))
 
 
 def _digest_of_shared(federation: Federation) -> str:
@@ -279,7 +279,7 @@ def _recalibrate(
         elif reply.shared:
             statistics = statistics or StreamingMean(reply.shared)
             statistics.add(reply.shared, reply.samples)
-        else:
+        elif "accuracy" in reply.metrics:
             measured[client] = reply.metrics["accuracy"]
     if statistics is None:
         return corrected, missing, measured
@@ -445,9 +445,11 @@ def _repaired(removal: Removal, outcome: Outcome, rounds: int) -> Outcome:
     federation = removal.federation
     after = _accuracies(removal, federation.shared)
     per_round = size_in_bytes(federation.shared) * len(federation.clients)
+    both = [client for client in outcome.before if client in after]
     return replace(
         outcome,
-        after=after,
+        before={client: outcome.before[client] for client in both},
+        after={client: after[client] for client in both},
         rounds=rounds,
         finished_at=now(),
         stages=added(outcome.stages, removal.costs.stages),

@@ -175,8 +175,9 @@ def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, 
 def preservation_rows(
     request: Request, before: Mapping[str, float], after: Mapping[str, float]
 ) -> list[Statement]:
-    """Each remaining client's accuracy before and after."""
-    return [
+    """Each remaining client's accuracy before and after, in place of what was known."""
+    older = "DELETE FROM preservation WHERE request = ?", (request.number,)
+    return [older] + [
         insert(
             "preservation",
             request=request.number,

@@ -91,7 +91,8 @@ def moment(pid: int) -> str | None:
     with suppress(OSError):
         # The second field, the program's name in parentheses, may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        if fields[0] not in {"Z", "X"}:
+        # Killed, a process is a zombie while some of its threads still hold files and ports.
+        if fields[0] not in {"Z", "X"} or int(fields[17]) > 1:
             return f"{_boot()}/{fields[19]}"
     return None
 

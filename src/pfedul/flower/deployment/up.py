@@ -33,6 +33,7 @@ from pfedul.store import own_errors
 
 DEADLINE = 60.0
 _POLL = 0.25
+_PORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,9 @@ def _record_for(layout: Layout, wish: Wish) -> Record:
 
 
 def _port(host: str, wanted: int) -> int:
-    port = free_port(host, wanted)
+    ends = time.monotonic() + _PORT_SECONDS
+    while (port := free_port(host, wanted)) is None and time.monotonic() < ends:
+        time.sleep(_POLL)  # of a process that was killed it is free a moment later
     if port is None:
         raise PfedulError(
             f"Cannot listen on {address(host, wanted)}; free it, or give another --host or --port."
