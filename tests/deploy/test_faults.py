@@ -122,8 +122,9 @@ def replies_in(scene, number):
 
 
 def refused_in(scene, number):
-    """Client -> why its reply was refused."""
-    return dict(rows(scene.run, "SELECT client, reason FROM refusals WHERE round = ?", number))
+    """Client -> why its reply was refused; an evaluation may have been refused later."""
+    sql = "SELECT client, reason FROM refusals WHERE round = ? ORDER BY rowid DESC"
+    return dict(rows(scene.run, sql, number))  # of several the first
 
 
 def ended_fit(run, number):

@@ -71,10 +71,9 @@ def local(tmp_path_factory):
 
 def test_the_run_goes_on_without_a_node_that_was_killed(story):
     assert rows(story.run, "SELECT round, replies FROM rounds") == [(1, 3), (2, 2)]
-    ((reason,),) = rows(
-        story.run, "SELECT reason FROM refusals WHERE client = 'client-02' AND round = 2"
-    )
-    assert "not connected" in reason or "Flower reports error 5" in reason
+    sql = "SELECT reason FROM refusals WHERE client = 'client-02' AND round = 2"
+    reasons = [reason for (reason,) in rows(story.run, sql)]
+    assert any("not connected" in reason or "error 5" in reason for reason in reasons), reasons
     results = rows(story.run, "SELECT action, result FROM actions ORDER BY id")
     assert results == [("train", "done"), ("forget", "done"), ("evaluate", "done")]
 

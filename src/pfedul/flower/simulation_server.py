@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -168,6 +169,20 @@ def end(folder: Path) -> None:
         os._exit(0)
 
 
+def remove_after_us(folder: Path) -> int:
+    """Have the folder removed when this process ends, even if a dying Ray takes it along.
+
+    Returns the descriptor whose closing tells that we have ended. The process that
+    waits for it is no child of ours, as `end` waits for all of those.
+    """
+    told, ours = os.pipe()
+    script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'
+    command = ["/bin/sh", "-c", script, "sh", str(folder)]
+    subprocess.run(command, pass_fds=[told], start_new_session=True, check=False)
+    os.close(told)
+    return ours
+
+
 def main() -> None:
     """Serve on the descriptors that the command line names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
@@ -175,6 +190,7 @@ def main() -> None:
     connection, lifeline, data = map(int, sys.argv[1:])
     line = Line(Connection(connection))
     start: Start = line.receive()
+    remove_after_us(start.folder)
     threading.Thread(target=end_with, args=(lifeline, start.folder), daemon=True).start()
     try:
         simulate(line, SharedBuffer(data), start)
