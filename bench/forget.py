@@ -193,7 +193,7 @@ def forget_against_retraining(settings: dict[str, Any]) -> float:
             federation.train()
             outcome = federation.forget("client-03")
         stages = {name: cost.cpu_seconds for name, cost in outcome.stages.items()}
-        stages.pop("evaluation")
+        stages.pop("evaluation", None)
         with Federation.create(Path(folder) / "again", **settings) as federation:
             federation.leave(["client-03"], federation.shared)
             federation.train()
