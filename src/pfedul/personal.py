@@ -16,7 +16,7 @@ import torch
 
 from pfedul.client import Reply, Workbench
 from pfedul.ledger import Statement, insert
-from pfedul.rows import now
+from pfedul.rows import no_stranger_row, now
 from pfedul.store import Store, held_file, personal_file
 from pfedul.tensors import Tensors, read_tensors
 
@@ -109,7 +109,7 @@ class WithClients:
             rows += [
                 insert("barred", node_key=key, request=request),
                 insert("erasures", **asked),
-                ("DELETE FROM strangers WHERE claim = ? OR node_key = ?", (target, key)),
+                no_stranger_row(target, key),
             ]
         return rows
 

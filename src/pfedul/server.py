@@ -8,7 +8,6 @@ memory does not grow with the number of clients.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from pfedul.client import Reply, Task
 from pfedul.engine.protocol import Engine, LocatePersonal
 from pfedul.errors import PfedulError
 from pfedul.randomness import derive_seed
+from pfedul.tensorfile import is_digest
 from pfedul.tensors import Tensors, pieces
 
 
@@ -254,12 +254,9 @@ def _check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str 
 def _check_held(reply: Reply, rules: Rules) -> str | None:
     if not rules.held:
         return None if reply.held is None else "it keeps personal tensors that belong here"
-    if not isinstance(reply.held, str) or not _SHA256.fullmatch(reply.held):
+    if not is_digest(reply.held):
         return "it does not say which personal tensors it holds"
     return None
-
-
-_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def check_figures(reply: Reply, asked: str, samples: int) -> str | None:

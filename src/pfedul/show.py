@@ -159,10 +159,13 @@ def _print_request(request: dict[str, Any]) -> None:
 def _print_nodes(found: dict[str, Any]) -> None:
     """Messages, strangers and the last action, where clients are on machines of their own."""
     for row in found.get("traffic", ()):
+        times = row["tasks"]
+        out, back = (human_bytes(row[key] / times) for key in ("bytes_out", "bytes_in"))
         line(
-            f"messages  {row['action']}: {row['messages_per_client']:.2f} for each client asked, "
-            f"{human_bytes(row['bytes_out'])} out ({row['out_to_shared']:.2f} x the shared tensors "
-            f"each), {human_bytes(row['bytes_in'])} back ({row['in_to_shared']:.2f} x)"
+            f"messages  {row['action']}, {times} times: {row['messages_out'] / times:.1f} out, "
+            f"{row['messages_per_client']:.2f} for each client, with {out} "
+            f"({row['out_to_shared']:.2f} x the shared tensors each); {back} back "
+            f"({row['in_to_shared']:.2f} x)"
         )
     for row in found.get("strangers", ()):
         line(f"stranger  {row['node_key'][:12]}: {row['reason']}")

@@ -21,19 +21,6 @@ from pfedul.status import read_status
 SECRET = "a-secret-of-c1"
 
 
-@pytest.fixture
-def grid(tmp_path):
-    grid = OneProcessGrid(client_app(load_toy))
-    for client in ("c0", "c1", "c2"):
-        grid.add(client, tmp_path / "nodes" / client)
-    return grid
-
-
-@pytest.fixture
-def operate(tmp_path, grid):
-    return Operator(tmp_path / "run", grid)
-
-
 def rows(operate, sql, *values):
     with sqlite3.connect(operate.run / "ledger.db") as database:
         return database.execute(sql, values).fetchall()

@@ -10,10 +10,8 @@ pytest.importorskip("flwr")
 
 from flwr.app import Error
 
-from flower_grid import OneProcessGrid, Operator, load_toy
 from pfedul import Federation, PfedulError
 from pfedul.client import Reply
-from pfedul.flower import client_app
 from pfedul.flower.wire import open_reply, pack_reply
 from pfedul.personal import as_hash
 from pfedul.personalization import PERSONALIZATIONS
@@ -24,19 +22,6 @@ from toys import WithNorm, client_data
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 STRONG = {"correction": "trust-region:clip=0.3"}
-
-
-@pytest.fixture
-def grid(tmp_path):
-    grid = OneProcessGrid(client_app(load_toy))
-    for client in ("c0", "c1", "c2"):
-        grid.add(client, tmp_path / "nodes" / client)
-    return grid
-
-
-@pytest.fixture
-def operate(tmp_path, grid):
-    return Operator(tmp_path / "run", grid)
 
 
 def local(run, **settings):

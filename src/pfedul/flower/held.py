@@ -21,10 +21,9 @@ from pfedul.errors import PfedulError
 from pfedul.flower.deployment.files import PRIVATE, write
 from pfedul.rows import now
 from pfedul.store import sync
-from pfedul.tensorfile import digest, digest_file, encode, read_file
+from pfedul.tensorfile import digest, digest_file, encode, is_digest, read_file
 from pfedul.tensors import Tensors
 
-_SHA256 = re.compile("[0-9a-f]{64}")
 _SAFE_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -38,7 +37,7 @@ def own_folder(folder: Path, federation: str, client: str) -> Path:
 
 def read_held(folder: Path, sha256: str) -> Tensors:
     """The personal tensors with this hash."""
-    if not _SHA256.fullmatch(sha256):
+    if not is_digest(sha256):
         raise PfedulError(f"'{sha256}' does not name personal tensors.")
     path = _file(folder, sha256)
     if not path.is_file():

@@ -9,7 +9,6 @@ claims, keys are proof.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from pfedul.ledger import Ledger, Statement, insert
 from pfedul.member import Member
 from pfedul.rows import now
 from pfedul.settings import Settings
+from pfedul.tensorfile import is_digest
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_introduction(key: str, words: Words) -> Introduced | str:
         counts = _count(words["train_samples"]), _count(words["test_samples"])
         member = Member(words["client"], *counts, words["data_sha256"])
         check_ids([member.client])
-        if not _SHA256.fullmatch(member.data_sha256):
+        if not is_digest(member.data_sha256):
             raise ValueError("data_sha256 is no SHA-256")
         shape = tuple(_count(size) for size in list(words["shape"]))
         return Introduced(key, member, shape, _count(words["classes"]))
@@ -83,9 +83,6 @@ def read_introduction(key: str, words: Words) -> Introduced | str:
         return clean_text(str(error))
     except Exception as error:  # they may be anything at all
         return clean_text(f"its introduction cannot be read ({error!r})")
-
-
-_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def _count(value: object) -> int:
@@ -112,11 +109,6 @@ def meet_strangers(server: Server, federation: Federation) -> list[Introduced]:
     ledger.write(rows)
     found = [claim for claim in claims.values() if isinstance(claim, Introduced)]
     return [claim for claim in found if claim.member.client not in bound]
-
-
-def no_longer_stranger(client: str, key: str) -> Statement:
-    """Nothing is left of what was written down of a node before it was known."""
-    return "DELETE FROM strangers WHERE claim = ? OR node_key = ?", (client, key)
 
 
 def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, str]:

@@ -25,11 +25,11 @@ from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.database import scrub
 from pfedul.flower.deployment.layout import Layout
 from pfedul.flower.farewell import confirm_erasures
-from pfedul.flower.identity import Introduced, binding_row, meet_strangers, no_longer_stranger
+from pfedul.flower.identity import Introduced, binding_row, meet_strangers
 from pfedul.flower.queries import Server
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.ledger import insert
-from pfedul.rows import now
+from pfedul.rows import no_stranger_row, now
 from pfedul.server import TooFewReplies
 from pfedul.show import evaluation_data
 from pfedul.status import read_status
@@ -174,6 +174,6 @@ def _admit(
             waiting = ", ".join(sorted({node.member.client for node in newcomers})) or "nobody"
             raise PfedulError(f"No new node claims to be '{client}'; waiting: {waiting}.")
         member, key = (found[0].member, found[0].key) if found else (None, "")
-        rows = [binding_row(client, key), no_longer_stranger(client, key)]
+        rows = [binding_row(client, key), no_stranger_row(client, key)]
         admit(federation, client, options.again, member, rows)
     return {"admitted": options.clients, "joined_round": federation.rounds}

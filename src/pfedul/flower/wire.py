@@ -126,9 +126,9 @@ def _whole(value: object) -> int:
 
 
 def _number(value: object) -> float:
-    if type(value) not in {int, float}:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("no number where there should be one")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _duration(value: object) -> float:
