@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pfedul import PfedulError, Settings
-from pfedul.settings import changeable, from_mapping, merge, read_toml, write_toml
+from pfedul.rows import settings_digest
+from pfedul.settings import changeable, fixed, from_mapping, merge, read_toml, write_toml
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,34 @@ def test_what_may_change_later():
 def test_equal_choices_written_otherwise_do_not_conflict():
     stored = Settings(partition="dirichlet:0.5")
     assert merge(stored, {"partition": "dirichlet:alpha=0.5"}) == stored
+
+
+KNOWN_DIGESTS = {
+    "1000a593413a6d76e5f69c2bde94fa34f3c7f33cc4260c6834f035ef21d6fcdd": {},
+    "eecfb6049ca4755ef2f96047540097f5ead88f15ac8b0345286d19aeb289cc8c": {
+        "data": "own",
+        "model": "own",
+        "clients": 7,
+        "lr": 0.5,
+        "personalization": "ditto",
+    },
+}
+
+
+@pytest.mark.parametrize(("digest", "changes"), KNOWN_DIGESTS.items())
+def test_newer_options_leave_the_digest_of_older_runs_as_it_was(digest, changes):
+    """These digests stand in the ledgers of runs that were made before there were such options."""
+    assert settings_digest(Settings(**changes)) == digest
+    assert "plant_backdoor" not in fixed(Settings(**changes))
+
+
+def test_newer_options_decide_a_run_once_they_are_used():
+    planted = Settings(plant_backdoor="client-05")
+    assert planted.plant_backdoor == "client-05:label=0,share=0.5,size=3"
+    assert fixed(planted) == {**fixed(Settings()), "plant_backdoor": planted.plant_backdoor}
+    assert settings_digest(planted) != settings_digest(Settings())
+    with pytest.raises(PfedulError, match=r"--plant-backdoor .* cannot become None"):
+        merge(planted, {"plant_backdoor": None})
 
 
 def test_a_file_that_is_no_toml_is_refused(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,14 @@ import torch
 from torch import nn
 
 from pfedul.client import Workbench
-from pfedul.data import ClientData, FederatedData, load_clients, own_clients
+from pfedul.data import (
+    ClientData,
+    FederatedData,
+    load_clients,
+    own_clients,
+    parse_backdoor,
+    with_backdoor,
+)
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import PERSONALIZATIONS
@@ -32,9 +39,9 @@ def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
                 "This run was made with data given in Python; open it there, with "
                 "Federation.open(run, data=...)."
             )
-        return own_clients(own)
+        return own_data(settings, own)
     root = None if settings.data_root is None else Path(settings.data_root)
-    return load_clients(
+    loaded = load_clients(
         settings.data,
         settings.partition,
         settings.clients,
@@ -44,6 +51,19 @@ def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
         settings.min_samples,
         settings.small_clients,
     )
+    return _planted(settings, loaded)
+
+
+def own_data(settings: Settings, own: OwnData) -> FederatedData:
+    """The user's own data, all of it or one client's."""
+    return _planted(settings, own_clients(own))
+
+
+def _planted(settings: Settings, data: FederatedData) -> FederatedData:
+    """The data with the backdoor that the settings ask for, wherever they come from."""
+    if settings.plant_backdoor is None:
+        return data
+    return with_backdoor(data, parse_backdoor(settings.plant_backdoor), settings.seed)
 
 
 def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | None) -> Workbench:
@@ -136,8 +156,23 @@ def _model_factory(
     return own
 
 
-def check_enough_clients(settings: Settings, clients: int) -> None:
-    """Refuse a run none of whose rounds could ever be committed."""
+def check_clients(settings: Settings, clients: Collection[str]) -> None:
+    """Refuse a new run whose settings do not fit the clients that it is made with."""
+    _check_enough(settings, len(clients))
+    if settings.plant_backdoor is not None:
+        _check_among(parse_backdoor(settings.plant_backdoor).client, clients)
+
+
+def _check_among(holder: str, clients: Collection[str]) -> None:
+    if holder not in clients:
+        raise PfedulError(
+            f"There is no client '{holder}' to plant a backdoor at; "
+            f"there are: {', '.join(sorted(clients))}."
+        )
+
+
+def _check_enough(settings: Settings, clients: int) -> None:
+    """Else none of the run's rounds could ever be committed."""
     asked = max(1, round(settings.participation * clients))
     if settings.min_replies > asked:
         raise PfedulError(

@@ -18,7 +18,7 @@ from pfedul.assembly import (
     ModelFactory,
     OwnData,
     assemble,
-    check_enough_clients,
+    check_clients,
     load_data,
 )
 from pfedul.client import Reply, Task, Workbench
@@ -151,7 +151,7 @@ class Federation:
         chosen = from_mapping({**names, **settings}, "Federation.create")
         loaded = load_data(chosen, own_data)
         bench = assemble(chosen, loaded, own_model)
-        check_enough_clients(chosen, len(bench.data))
+        check_clients(chosen, bench.data)
         tensors, rows = _first_state(bench), [*_first_rows(bench), settings_row(chosen)]
         store = Store.create(path, write_toml(chosen), tensors, rows)
         return cls(store, chosen, bench, loaded.warnings)

@@ -26,13 +26,16 @@ def option(
     choices: tuple[str, ...] | None = None,
     registry: Any = None,
     later: bool = False,
+    newer: bool = False,
 ) -> Any:
-    """A field with its help and limits; `later` marks what may change when a run is continued."""
+    """A field with its help and limits; `later` marks what may change when a run is continued.
+
+    `newer` marks an option that came when there were runs already: while it has its
+    default it does not count among what decides a run, so that those runs still open.
+    """
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
-    return field(
-        default=default,
-        metadata={"help": help, "registry": registry, "later": later, "choices": choices, **limits},
-    )
+    marks = {"registry": registry, "choices": choices, "later": later, "newer": newer}
+    return field(default=default, metadata={"help": help, **marks, **limits})
 
 
 def option_name(name: str) -> str:

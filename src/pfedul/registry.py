@@ -64,6 +64,23 @@ class Registry(Generic[EntryT]):
         return write(entry.name, options)
 
 
+class FreeName:
+    """The same one-line form for a name that is on no list of ours: `client-05:size=3`."""
+
+    def __init__(self, kind: str, options: type[Any]) -> None:
+        self.kind = kind
+        self.options = options
+
+    def parse(self, text: str) -> tuple[str, Any]:
+        """The name, and its options with defaults filled in."""
+        name, _, rest = text.partition(":")
+        return name.strip(), _parse_options(f"{self.kind} '{name.strip()}'", self.options, rest)
+
+    def canonical(self, text: str) -> str:
+        """`text` with every option written out."""
+        return write(*self.parse(text))
+
+
 def write(name: str, options: Any) -> str:
     """The one-line form of a choice with all its options that are set.
 

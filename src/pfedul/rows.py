@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from pfedul.evaluation import Evaluation
 from pfedul.ledger import Statement, insert
 from pfedul.member import Member
 from pfedul.server import Refusal, RoundResult
-from pfedul.settings import Settings
+from pfedul.settings import Settings, fixed
 from pfedul.tensorfile import digest
 from pfedul.version import __version__
 
@@ -36,12 +36,7 @@ def settings_row(settings: Settings) -> Statement:
 
 def settings_digest(settings: Settings) -> str:
     """SHA-256 of the settings that a later call may not change."""
-    fixed = {
-        spec.name: getattr(settings, spec.name)
-        for spec in fields(settings)
-        if not spec.metadata["later"]
-    }
-    return digest(json.dumps(fixed, sort_keys=True).encode())
+    return digest(json.dumps(fixed(settings), sort_keys=True).encode())
 
 
 def client_row(member: Member, joined_round: int) -> Statement:

@@ -7,13 +7,13 @@ docs are all made from the fields below.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from pfedul.data import DATASETS, PARTITIONS
+from pfedul.data import BACKDOOR_FORM, DATASETS, PARTITIONS
 from pfedul.engine import ENGINES
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
@@ -83,6 +83,13 @@ class Settings:
         0.0, "Noise on what enters the Fisher record, relative to its size.", at_least=0
     )
     seed: int = option(0, "Seed of everything random.", at_least=0)
+    plant_backdoor: str | None = option(
+        None,
+        "For an audit: plant a trigger in this client's training samples; "
+        "with options, CLIENT:label=0,share=0.5,size=3.",
+        registry=BACKDOOR_FORM,
+        newer=True,
+    )
     evaluate_every: int = option(
         5, "Rounds between evaluations (0: after the last only).", at_least=0, later=True
     )
@@ -137,6 +144,21 @@ def merge(stored: Settings, asked: dict[str, Any]) -> Settings:
                 f"{after}; leave the option out, or start another run."
             )
     return wanted
+
+
+def fixed(settings: Settings) -> dict[str, Any]:
+    """The settings that decide a run, which no later call may change."""
+    return {
+        spec.name: getattr(settings, spec.name)
+        for spec in fields(settings)
+        if not spec.metadata["later"] and not _as_before(settings, spec)
+    }
+
+
+def _as_before(settings: Settings, spec: Field[Any]) -> bool:
+    """Whether this is a newer option that leaves everything as it was before there was one."""
+    newer: bool = spec.metadata["newer"]
+    return newer and bool(getattr(settings, spec.name) == spec.default)
 
 
 def changeable(asked: dict[str, Any]) -> dict[str, Any]:

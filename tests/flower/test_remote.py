@@ -91,6 +91,22 @@ def test_training_on_after_a_removal_is_the_same_as_well(tmp_path, operate):
     assert_same_files(tmp_path, "records/fisher-total.safetensors")
 
 
+def test_a_node_plants_the_backdoor_in_its_own_samples(tmp_path, operate):
+    operate("train", plant_backdoor="c1:size=2")
+    with local(tmp_path / "local", plant_backdoor="c1:size=2") as federation:
+        federation.train()
+    assert_same_files(tmp_path, "shared.safetensors")
+    operate("forget", client="c1")
+    operate("train", rounds=3, plant_backdoor="c1:size=2")
+
+
+def test_a_backdoor_of_nobody_is_refused(operate):
+    with pytest.raises(PfedulError, match="There is no client 'c9' to plant a backdoor at"):
+        operate("train", plant_backdoor="c9")
+    with pytest.raises(PfedulError, match="A trigger of size 9 does not fit"):
+        operate("train", plant_backdoor="c1:size=9")
+
+
 # Few messages
 
 

@@ -1,5 +1,13 @@
 """Data: loading it, dealing it to clients, or taking the user's own clients."""
 
+from pfedul.data.backdoor import (
+    BACKDOOR_FORM,
+    Backdoor,
+    parse_backdoor,
+    trigger_value,
+    triggered,
+    with_backdoor,
+)
 from pfedul.data.dataset import Dataset, DatasetKind, Owners
 from pfedul.data.datasets import DATASETS
 from pfedul.data.fingerprint import fingerprint
@@ -17,8 +25,10 @@ from pfedul.data.samples import (
 )
 
 __all__ = [
+    "BACKDOOR_FORM",
     "DATASETS",
     "PARTITIONS",
+    "Backdoor",
     "ClientData",
     "Dataset",
     "DatasetKind",
@@ -32,5 +42,9 @@ __all__ = [
     "fingerprint",
     "load_clients",
     "own_clients",
+    "parse_backdoor",
     "tensor_samples",
+    "trigger_value",
+    "triggered",
+    "with_backdoor",
 ]

@@ -17,9 +17,9 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from pfedul.assembly import assemble, input_shape, load_data
+from pfedul.assembly import assemble, input_shape, load_data, own_data
 from pfedul.client import Reply, Workbench, perform, scratch_of
-from pfedul.data import FederatedData, fingerprint, own_clients
+from pfedul.data import FederatedData, fingerprint
 from pfedul.errors import PfedulError
 from pfedul.federation import check_same_tensors
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
@@ -148,7 +148,7 @@ def _model_and_data(
     """The model is None where the settings name it."""
     if load is not None:
         model, train, test = load(node)
-        return model, own_clients({node.client: (train, test)})
+        return model, own_data(settings, {node.client: (train, test)})
     if OWN in {settings.data, settings.model}:
         raise PfedulError("this federation is one of own models or data: use client_app(load=...)")
     root = node.config.get("data-root")

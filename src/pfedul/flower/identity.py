@@ -18,12 +18,12 @@ from pfedul.client import Task
 from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.queries import Server, Words, ask, settings_for_clients
+from pfedul.flower.queries import Server, Words, ask
 from pfedul.flower.wire import Order, clean_text
 from pfedul.ledger import Ledger, Statement, insert
 from pfedul.member import Member
 from pfedul.rows import now
-from pfedul.settings import Settings
+from pfedul.settings import Settings, fixed
 from pfedul.tensorfile import is_digest
 
 
@@ -62,7 +62,7 @@ def ask_who(
     server: Server, settings: Settings, nodes: Mapping[str, int]
 ) -> tuple[dict[str, Introduced | str], list[Statement]]:
     """Ask nodes who they are; a text says why one cannot be taken."""
-    order = Order(Task("hello", 0), "", settings=settings_for_clients(settings))
+    order = Order(Task("hello", 0), "", settings=fixed(settings))
     answers, rows = ask(server, order, nodes)
     return {key: read_introduction(key, words) for key, words in answers.items()}, rows
 

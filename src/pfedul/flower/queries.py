@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flwr.app import Message, RecordDict
@@ -16,7 +16,6 @@ from pfedul.flower.engine import Exchange, Traffic, lifetime, unreadable
 from pfedul.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
 from pfedul.ledger import Statement, insert
 from pfedul.rows import now
-from pfedul.settings import Settings
 
 Words = Mapping[str, Any]
 
@@ -62,12 +61,3 @@ def traffic_row(task: Task, clients: int, traffic: Traffic) -> Statement:
     """What a task took, in messages and bytes."""
     about = {"action": task.action, "number": task.number, "clients": clients, "at": now()}
     return insert("traffic", **about, **asdict(traffic))
-
-
-def settings_for_clients(settings: Settings) -> dict[str, Any]:
-    """The settings that decide a run; how the server carries it out is its own matter."""
-    return {
-        spec.name: getattr(settings, spec.name)
-        for spec in fields(settings)
-        if not spec.metadata["later"]
-    }

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pfedul.assembly import ModelFactory, assemble_at_server, check_enough_clients
+from pfedul.assembly import ModelFactory, assemble_at_server, check_clients
 from pfedul.client import Task, Workbench
 from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
@@ -27,10 +27,19 @@ from pfedul.federation import (
 )
 from pfedul.flower.engine import Federated, FlowerEngine, Traffic
 from pfedul.flower.identity import Introduced, ask_who, binding_row, bound_keys, online_nodes
-from pfedul.flower.queries import Server, settings_for_clients, traffic_row
+from pfedul.flower.queries import Server, traffic_row
 from pfedul.ledger import Ledger, Statement, insert
 from pfedul.rows import client_row, run_rows, settings_row
-from pfedul.settings import OWN, Settings, changeable, from_mapping, merge, read_toml, write_toml
+from pfedul.settings import (
+    OWN,
+    Settings,
+    changeable,
+    fixed,
+    from_mapping,
+    merge,
+    read_toml,
+    write_toml,
+)
 from pfedul.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, Store, refuse_unusable
 from pfedul.tensors import read_tensors
 
@@ -78,7 +87,7 @@ def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federati
     found, traffic = _gather(server, settings)
     shape, classes = _agree(found)
     bench = assemble_at_server(settings, shape, classes, server.model)
-    check_enough_clients(settings, len(found))
+    check_clients(settings, [node.member.client for node in found])
     shared = read_tensors(bench.build_model(), bench.split.shared)
     facts = {
         "clients_at": AT_NODES,
@@ -105,7 +114,7 @@ def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) 
     sql = "SELECT data_sha256 FROM clients WHERE client = ?"
     about = Federated(
         str(store.ledger.meta("federation")),
-        settings_for_clients(settings),
+        fixed(settings),
         cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
         lambda client: store.ledger.value(sql, client),
     )
