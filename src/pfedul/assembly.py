@@ -167,7 +167,7 @@ def _check_among(holder: str, clients: Collection[str]) -> None:
     if holder not in clients:
         raise PfedulError(
             f"There is no client '{holder}' to plant a backdoor at; "
-            f"there are: {', '.join(sorted(clients))}."
+            f"there are {len(clients)} others, such as '{min(clients)}'."
         )
 
 

@@ -79,7 +79,10 @@ def test_only_the_training_samples_of_one_client_change():
 
 
 MISTAKES = {
-    "unknown client": ("c9", "There is no client 'c9' to plant a backdoor at; there are: c0, c1"),
+    "unknown client": (
+        "c9",
+        "There is no client 'c9' to plant a backdoor at; there are 3 others, such as 'c0'.",
+    ),
     "label": ("c1:label=3", "The backdoor's label 3 is none of the classes of the data, 0 to 2."),
     "negative": ("c1:label=-1", "label must be 0 or more, not -1"),
     "size": ("c1:size=5", r"A trigger of size 5 does not fit samples of shape \(4,\)"),
