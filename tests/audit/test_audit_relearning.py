@@ -1,0 +1,132 @@
+"""Learning again: a model that knows its samples is back at once, a fresh one is not."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+from pfedul import PfedulError, Settings
+from pfedul.assembly import assemble
+from pfedul.audit.relearning import relearning_curve
+from pfedul.client import Workbench
+from pfedul.data import own_clients
+from pfedul.data.samples import DatasetSamples
+from pfedul.tensors import Tensors, read_tensors
+from toys import WithNorm, client_data, samples
+
+DATA = samples(48)
+
+
+class TwoLayers(nn.Sequential):
+    """A linear body under a linear head."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(4, 4, bias=False), nn.Linear(4, 3, bias=False))
+
+
+def workbench(model=TwoLayers, personalization: str = "fedper", **settings) -> Workbench:
+    chosen = {"data": "own", "model": "own", "lr": 0.01, "batch_size": 8, **settings}
+    return assemble(
+        Settings(personalization=personalization, **chosen), own_clients(client_data()), model
+    )
+
+
+def parts_of(bench: Workbench, model: nn.Module) -> tuple[Tensors, Tensors]:
+    return read_tensors(model, bench.split.shared), read_tensors(model, bench.split.personal)
+
+
+@cache
+def fitted() -> nn.Module:
+    """Answers with the class whose centre is nearest, which no training is needed for."""
+    model = TwoLayers()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(4))
+        model[1].weight.copy_(torch.eye(3, 4))
+    return model
+
+
+def test_a_model_that_fits_is_back_before_the_first_epoch():
+    bench = workbench()
+    (before,) = relearning_curve(bench, *parts_of(bench, fitted()), DATA, 5, seed=0, stop_at=0.9)
+    logits = fitted()(DATA.x)
+    assert before == float((logits.argmax(1) == DATA.y).float().mean())
+
+
+def test_a_fresh_model_needs_more_epochs_than_one_that_fits():
+    bench = workbench()
+    curve = relearning_curve(
+        bench, *parts_of(bench, bench.build_model()), DATA, 30, seed=0, stop_at=0.9
+    )
+    assert len(curve) > 2
+    assert curve[-1] >= 0.9 > max(curve[:-1])
+
+
+def test_without_a_goal_every_epoch_is_measured():
+    bench = workbench()
+    parts = parts_of(bench, fitted())
+    assert len(relearning_curve(bench, *parts, DATA, 4, seed=0)) == 5
+    assert len(relearning_curve(bench, *parts, DATA, 0, seed=0)) == 1
+    with pytest.raises(PfedulError, match="from 0 to 1"):
+        relearning_curve(bench, *parts, DATA, 4, seed=0, stop_at=1.5)
+
+
+class WithDropout(WithNorm):
+    """Draws random numbers in training, and has running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body.append(nn.Dropout(0.5))
+
+
+def test_the_seed_decides_the_curve_and_neither_inputs_nor_the_callers_stream_are_touched():
+    bench = workbench(WithDropout)
+    shared, personal = parts_of(bench, bench.build_model())
+    kept = {name: tensor.clone() for name, tensor in {**shared, **personal}.items()}
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    noisy = samples(60, shift=0.5, seed=3)
+    curves = [relearning_curve(bench, shared, personal, noisy, 6, seed) for seed in (1, 1, 2)]
+    assert torch.equal(torch.rand(1), expected)
+    assert curves[0] == curves[1] != curves[2]
+    assert all(torch.equal(kept[name], given) for name, given in {**shared, **personal}.items())
+
+
+class Noted:
+    """A map-style dataset that notes what is read."""
+
+    def __init__(self) -> None:
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return len(DATA)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        self.read.append(index)
+        return DATA.x[index], int(DATA.y[index])
+
+
+def test_the_shuffles_are_the_same_from_every_start():
+    bench = workbench(WithDropout)
+    noted = []
+    for model in (WithDropout(), WithDropout()):
+        noted.append(Noted())
+        relearning_curve(bench, *parts_of(bench, model), DatasetSamples(noted[-1]), 2, seed=0)
+    assert noted[0].read == noted[1].read
+    assert noted[0].read[48:96] != list(range(48))
+
+
+def test_of_ditto_the_shared_model_learns_when_no_personal_tensors_are_given():
+    bench = workbench(personalization="ditto")
+    shared, personal = parts_of(bench, fitted())[0], parts_of(bench, bench.build_model())[1]
+    assert relearning_curve(bench, shared, {}, DATA, 0, seed=0)[0] > 0.9
+    assert relearning_curve(bench, shared, personal, DATA, 0, seed=0)[0] < 0.9
+
+
+def test_the_learning_rate_is_that_of_the_federation():
+    bench = workbench()
+    still = replace(bench, training=replace(bench.training, lr=1e-12))
+    curve = relearning_curve(still, *parts_of(bench, bench.build_model()), DATA, 3, seed=0)
+    assert len(set(curve)) == 1
