@@ -6,6 +6,9 @@ drawn from apart. It knows only what it was given: where all draws agree (an AUC
 exactly 1) it has no width.
 J. A. Hanley and B. J. McNeil, Radiology 143 (1982): the variance of an AUC, from which
 follows the smallest AUC that so many samples can tell from chance.
+Student, Biometrika 6 (1908): how far to reach where the variance itself comes from a
+few values. F. E. Satterthwaite, Biometrics Bulletin 2 (1946): how many values a sum
+of variances is worth.
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ Interval = tuple[float, float]
 Array = NDArray[np.float64]
 
 _HALVINGS = 60  # of [0, 1]: finer than a float64 can tell
+
+_NEARLY_NORMAL = 1e6  # degrees of freedom
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)  # for a smooth integral from -1 to 1
 
 
 def clopper_pearson(hits: int, trials: int, level: float = 0.95) -> Interval:
@@ -73,6 +80,41 @@ def _first_where(holds: Callable[[float], bool], low: float, high: float) -> flo
             break
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def student_quantile(probability: float, freedom: float) -> float:
+    """What Student's t stays below with this probability; infinite freedom is the normal law.
+
+    >>> round(student_quantile(0.975, 1), 3), round(student_quantile(0.975, math.inf), 3)
+    (12.706, 1.96)
+    """
+    if not 0.5 <= probability < 1 or not freedom >= 1:
+        raise PfedulError(
+            f"Student's t is asked for here from probability 0.5 to below 1 and from one degree "
+            f"of freedom, not {probability} and {freedom}."
+        )
+    if freedom > _NEARLY_NORMAL:
+        return NormalDist().inv_cdf(probability)
+    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(math.pi) / 2
+
+    def reached(angle: float) -> bool:
+        # with t = sqrt(freedom) tan(angle) the density is a power of the cosine
+        powers = np.cos(angle / 2 * (_NODES + 1)) ** (freedom - 1)
+        return 0.5 + math.exp(scale) * angle / 2 * float(_WEIGHTS @ powers) >= probability
+
+    return math.sqrt(freedom) * math.tan(_first_where(reached, 0.0, math.pi / 2))
+
+
+def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
+    """Satterthwaite's degrees of freedom of a sum of independent estimates of variance.
+
+    >>> freedom_of_sum([1.0, 1.0], [4, 4])
+    8.0
+    >>> freedom_of_sum([1.0, 0.0], [math.inf, 4])
+    inf
+    """
+    doubt = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
+    return float(sum(variances) ** 2 / doubt) if doubt else math.inf
 
 
 def stratified_bootstrap(

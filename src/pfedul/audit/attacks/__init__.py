@@ -20,6 +20,7 @@ from pfedul.audit.attacks.klom import klom as klom
 from pfedul.audit.attacks.klom import klom_attack as klom_attack
 from pfedul.audit.attacks.logistic import LOGISTIC
 from pfedul.audit.attacks.logistic import logistic_attack as logistic_attack
+from pfedul.audit.attacks.logistic import logistic_scores as logistic_scores
 from pfedul.audit.attacks.relearn import RELEARN
 from pfedul.audit.attacks.relearn import relearn as relearn
 from pfedul.audit.attacks.rmia import RMIA

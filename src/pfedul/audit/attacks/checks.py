@@ -10,7 +10,7 @@ from pfedul.errors import PfedulError
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-_SHAPES = {1: "[samples]", 2: "[models or samples, values]"}
+_SHAPES = {1: "[samples]", 2: "[models or samples, values]", 3: "[folds, views, samples]"}
 
 
 def finite(what: str, values: ArrayLike, axes: int = 1, fewest: int = 1) -> Array:

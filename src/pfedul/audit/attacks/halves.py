@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pfedul.audit.attacks.checks import Array
+from pfedul.audit.attacks.checks import Array, Whole
 from pfedul.errors import PfedulError
 from pfedul.randomness import numpy_generator
 
@@ -18,9 +18,19 @@ def halves(rows: Array, seed: int, whose: str) -> tuple[Array, Array]:
     >>> sorted([*first[:, 0].tolist(), *second[:, 0].tolist()])
     [1.0, 2.0, 3.0, 4.0]
     """
-    if len(rows) < 2:
-        raise PfedulError(f"An attack needs two {whose} or more: one to fit it, one to try it.")
     ordered = rows[np.lexsort(rows.T[::-1])]
-    shuffled = ordered[numpy_generator(seed, "halves", whose).permutation(len(rows))]
-    middle = len(rows) // 2
-    return shuffled[:middle], shuffled[middle:]
+    first, second = half_places(len(rows), seed, whose)
+    return ordered[first], ordered[second]
+
+
+def half_places(count: int, seed: int, whose: str) -> tuple[Whole, Whole]:
+    """Places of a random half of so many samples and those of the rest, whatever they hold.
+
+    >>> first, second = half_places(5, 0, "members")
+    >>> len(first), sorted([*first.tolist(), *second.tolist()])
+    (2, [0, 1, 2, 3, 4])
+    """
+    if count < 2:
+        raise PfedulError(f"An attack needs two {whose} or more: one to fit it, one to try it.")
+    shuffled = numpy_generator(seed, "halves", whose).permutation(count)
+    return shuffled[: count // 2], shuffled[count // 2 :]

@@ -10,6 +10,10 @@ half fits the rule for the other, which makes their errors agree; so the ends of
 two intervals are averaged as well, as if the errors agreed fully: rather too wide
 than too narrow. The direction is fitted: a target that stands out by a *high* loss
 is found, too.
+
+Where every sample needs a score of its own (`logistic_scores`), to compare models sample
+by sample, scores become percentiles within their half: two halves of percentiles are
+comparable, and noise gives 0.5 on average.
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 
 from pfedul.audit.attacks.checks import Array
-from pfedul.audit.attacks.halves import halves
+from pfedul.audit.attacks.halves import half_places, halves
 from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
-from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure
+from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure, share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_figure
 
@@ -54,6 +58,43 @@ def logistic_attack(
         _judge(fit, tried, seed, draws, level) for fit, tried in ((folds[0], folds[1]), folds[::-1])
     ]
     return by_name(*(_mean(left, right) for left, right in zip(*found, strict=True)))
+
+
+def logistic_scores(
+    member_logits: ArrayLike,
+    member_labels: ArrayLike,
+    nonmember_logits: ArrayLike,
+    nonmember_labels: ArrayLike,
+    seed: int = 0,
+) -> tuple[Array, Array]:
+    """For each member and non-member, as given, its percentile among the scores of its half.
+
+    Halves depend on seed and counts alone: models that answer the same samples in the
+    same order are compared on the same halves. In another order the halves are others.
+
+    >>> sure, unsure = [[9.0, 0.0]] * 4, [[0.1, 0.0]] * 4
+    >>> logistic_scores(sure, [0] * 4, unsure, [0] * 4)
+    (array([0.75, 0.75, 0.75, 0.75]), array([0.25, 0.25, 0.25, 0.25]))
+    """
+    groups = features(member_logits, member_labels), features(nonmember_logits, nonmember_labels)
+    folds = list(
+        zip(
+            half_places(len(groups[0]), seed, "members"),
+            half_places(len(groups[1]), seed, "non-members"),
+            strict=True,
+        )
+    )
+    scores = np.empty(len(groups[0])), np.empty(len(groups[1]))
+    for fit, tried in ((folds[0], folds[1]), folds[::-1]):
+        inside, outside = (group[places] for group, places in zip(groups, tried, strict=True))
+        score = _fitted((groups[0][fit[0]], groups[1][fit[1]]))
+        ranks = _percentiles(score(np.concatenate([inside, outside])))
+        scores[0][tried[0]], scores[1][tried[1]] = ranks[: len(inside)], ranks[len(inside) :]
+    return scores
+
+
+def _percentiles(scores: Array) -> Array:
+    return share_below(scores, scores)
 
 
 def features(logits: ArrayLike, labels: ArrayLike) -> Array:

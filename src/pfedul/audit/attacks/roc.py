@@ -52,10 +52,19 @@ def auc(members: ArrayLike, nonmembers: ArrayLike) -> float:
     >>> auc([3, 2], [1, 2])
     0.875
     """
-    inside, outside = finite("scores of members", members), np.sort(_nonmembers(nonmembers))
-    below = np.searchsorted(outside, inside, side="left")
-    not_above = np.searchsorted(outside, inside, side="right")
-    return float((below + not_above).sum() / (2 * len(inside) * len(outside)))
+    return float(share_below(finite("scores of members", members), _nonmembers(nonmembers)).mean())
+
+
+def share_below(scores: Array, others: Array) -> Array:
+    """For each score the share of the others that it exceeds; ties count half.
+
+    >>> share_below(np.array([3.0, 2.0]), np.array([1.0, 2.0]))
+    array([1.  , 0.75])
+    """
+    ranked = np.sort(others)
+    below = np.searchsorted(ranked, scores, side="left")
+    not_above = np.searchsorted(ranked, scores, side="right")
+    return np.asarray((below + not_above) / (2 * len(ranked)), dtype=np.float64)
 
 
 def auc_figure(
