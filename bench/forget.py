@@ -20,6 +20,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from pfedul.personalization.recalibration import prepare
 from pfedul.records import FisherRecord
 from pfedul.registry import NoOptions
 from pfedul.split import Split, split_head
-from pfedul.tensors import Tensors, read_tensors
+from pfedul.tensors import Tensors, empty, pieces, read_tensors
 from pfedul.unlearn import Plan, PlanOptions, plan_removal
 from speed import PAGE, machine, write_page
 
@@ -85,7 +86,10 @@ def plan_table() -> str:
     shared = read_tensors(model, split.shared)
     initial = {name: tensor * 0.9 for name, tensor in shared.items()}
     fisher = Summed(recorded(split, shared))
-    lines = ["| stages 1 and 2 | layers chosen | time, one reading = 1 |", "|---|---|---|"]
+    lines = [
+        "| stages 1 and 2 | layers chosen | time, one reading = 1 | memory alone |",
+        "|---|---|---|---|",
+    ]
     with one_thread():
         for correction in ("paper", "trust-region", "reset"):
             for layers in ("high", "all"):
@@ -97,9 +101,11 @@ def plan_table() -> str:
                     return made
 
                 chosen = plan()
-                spent = against_reading(plan, needed(fisher, shared, initial, chosen))
+                tensors = needed(fisher, shared, initial, chosen)
+                memory = partial(memory_alone, fisher, shared, initial, chosen)
+                spent, alone = (against_reading(work, tensors) for work in (plan, memory))
                 count = f"{len(chosen.selected)} of {len(chosen.layers)}"
-                lines.append(f"| {correction} | {count} | {spent:.1f} |")
+                lines.append(f"| {correction} | {count} | {spent:.1f} | {alone:.1f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -111,6 +117,36 @@ def needed(fisher: Summed, shared: Tensors, initial: Tensors, plan: Plan) -> lis
     return [part[name] for part in records for name in every] + [
         part[name] for part in weights for name in chosen
     ]
+
+
+def memory_alone(fisher: Summed, shared: Tensors, initial: Tensors, plan: Plan) -> Tensors:
+    """Stages 1 and 2 without their arithmetic: what they cannot but read and write.
+
+    The Fisher of all layers for the scores; of the chosen ones the weights for the
+    bound and then, piece by piece, weights, initial weights and once more the
+    Fisher, for a result in new memory.
+    """
+    own, total = fisher.of("c0"), fisher.total()
+    for name in (name for layer in plan.layers for name in layer.tensors):
+        own[name].sum(), total[name].sum()
+    again = (initial, own, total) if plan.options.correction == "reset" else (initial, own)
+    return {
+        name: copied(shared[name], [part[name] for part in again])
+        for layer in plan.layers
+        if layer.selected
+        for name in layer.tensors
+    }
+
+
+def copied(tensor: Tensor, others: list[Tensor]) -> Tensor:
+    """A copy in new memory, while the others are read alongside."""
+    tensor.sum()
+    result = empty(tensor.shape, tensor.dtype)
+    for into, piece, *rest in pieces(result, tensor, *others):
+        for other in rest:
+            other.sum()
+        into.copy_(piece)
+    return result
 
 
 def against_reading(work: Callable[[], object], tensors: list[Tensor]) -> float:

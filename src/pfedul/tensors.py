@@ -11,6 +11,7 @@ import mmap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -56,7 +57,7 @@ def pieces(*tensors: Tensor, size: int = PIECE) -> Iterator[tuple[Tensor, ...]]:
     [[[0, 1]], [[2]]]
     """
     flat = [tensor.detach().reshape(-1) for tensor in tensors]
-    if len(flat[0]) <= size:  # most tensors of a model are small, and a split is not for nothing
+    if flat[0].numel() <= size:  # most tensors of a model are small, and a split costs time
         return iter([tuple(flat)])
     return zip(*(torch.split(whole, size) for whole in flat), strict=True)
 
@@ -103,20 +104,24 @@ def sum_of(piece: Tensor) -> float:
 def square_sum(piece: Tensor) -> float:
     """The sum of squares, in double precision if they leave the range of single precision.
 
-    Not by a product of vectors, which is quicker, but whose last bits depend on
-    where in memory they lie, and whose error grows with their length.
+    Products of vectors need no memory for the squares. They are of short rows: of
+    long ones the error grows with the length, and the last bits depend on where in
+    memory they lie and on the number of threads.
     """
-    total = float(piece.square().sum())
-    return total if in_range(total) else exact_square_sum(piece)
+    flat = piece.numpy()
+    whole = flat.size // _ROW * _ROW
+    rows, rest = flat[:whole].reshape(-1, _ROW), flat[whole:]
+    with np.errstate(over="ignore"):
+        total = float(np.vecdot(rest, rest))
+        if whole:
+            total += float(np.vecdot(rows, rows).sum(dtype=np.float64))
+    return total if 1e-25 < total < math.inf else _exact_square_sum(piece)
 
 
-def in_range(squares: float) -> bool:
-    """Whether a sum of squares in single precision has its digits; those of 0 are uncertain."""
-    return 1e-25 < squares < math.inf
+_ROW = 1024
 
 
-def exact_square_sum(piece: Tensor) -> float:
-    """The sum of squares in double precision."""
+def _exact_square_sum(piece: Tensor) -> float:
     exact = piece.to(torch.float64)
     return float(torch.dot(exact, exact))
 

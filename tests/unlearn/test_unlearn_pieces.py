@@ -120,9 +120,9 @@ def taken(values: torch.Tensor, count: int) -> list[int]:
     """What the cut takes of shares that are given as they are, in two tensors."""
     own = {"a": values[: len(values) // 3], "b": values[len(values) // 3 :]}
     total = {name: torch.ones_like(part) for name, part in own.items()}
-    scratch = Scratch.like(own)
-    found, flags = cut(own, total, count, scratch), []
-    for (piece,) in (piece for part in own.values() for piece in pieces(part)):
+    shares = {name: torch.empty_like(part) for name, part in own.items()}
+    found, flags = cut(own, total, count, shares, Scratch.like(own)), []
+    for (piece,) in (piece for part in shares.values() for piece in pieces(part)):
         mask = np.zeros(len(piece), np.bool_)
         assert found.mark(piece, mask) == mask.sum()
         flags.append(mask)
@@ -181,6 +181,12 @@ def test_the_norm_holds_what_single_precision_cannot_square(scale):
     exact = float(joined(scaled).norm())
     assert norm(scaled) == pytest.approx(exact, rel=1e-6)
     assert square_sum(torch.tensor([1e-30])) == pytest.approx(1e-60)
+
+
+def test_a_square_sum_has_the_same_bits_wherever_its_numbers_lie():
+    numbers, room = drawn(1)["w"], torch.empty(LONG + 16)
+    sums = {square_sum(room[at : at + LONG].copy_(numbers)) for at in range(16)}
+    assert len(sums) == 1
 
 
 def test_the_change_is_exact_where_every_entry_is_at_the_bound():

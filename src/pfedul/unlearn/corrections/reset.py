@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.tensors import empty, pieces
+from pfedul.tensors import empty, pieces, wide_type
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
 from pfedul.unlearn.corrections.scratch import Scratch
-from pfedul.unlearn.corrections.shares import Cut, Flags, cut, share
+from pfedul.unlearn.corrections.shares import Cut, Flags, cut
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,9 @@ def correct(view: LayerView, options: ResetOptions) -> Corrected:
     """Initial values where the share is highest, the layer's own bits everywhere else."""
     fraction = options.fraction * view.score / view.mean if view.mean else 0.0
     count, scratch = round(min(1.0, fraction) * view.entries), Scratch.like(view.shared)
-    taken = cut(view.target, view.total, count, scratch)
-    found = {name: _reset(view, name, taken, scratch) for name in view.shared}
+    shares = {name: empty(t.shape, wide_type(t)) for name, t in view.shared.items()}
+    taken = cut(view.target, view.total, count, shares, scratch)
+    found = {name: _reset(view, name, shares[name], taken, scratch) for name in view.shared}
     return Corrected(
         tensors={name: after for name, (after, _, _) in found.items()},
         changes={name: math.sqrt(square) for name, (_, square, _) in found.items()},
@@ -44,14 +45,18 @@ def correct(view: LayerView, options: ResetOptions) -> Corrected:
     )
 
 
-def _reset(view: LayerView, name: str, taken: Cut, scratch: Scratch) -> tuple[Tensor, float, int]:
-    """The tensor with what the cut takes reset, the squared change, and how many those are."""
-    shared = view.shared[name]
-    after, square, count = empty(shared.shape, shared.dtype), 0.0, 0
-    parts = (shared, view.initial[name], view.target[name], view.total[name], after)
-    for theta, start, own, everyone, into in pieces(*parts):
-        flags, shares = scratch.flags[: len(theta)], scratch.numbers[: len(theta)]
-        count += taken.mark(share(own, everyone, shares), flags)
+def _reset(
+    view: LayerView, name: str, shares: Tensor, taken: Cut, scratch: Scratch
+) -> tuple[Tensor, float, int]:
+    """The tensor with what the cut takes reset, the squared change, and how many those are.
+
+    It is made in place of its shares, which are no longer needed, if it has room there.
+    """
+    shared, square, count = view.shared[name], 0.0, 0
+    after = shares if shares.dtype == shared.dtype else empty(shared.shape, shared.dtype)
+    for share, theta, start, into in pieces(shares, shared, view.initial[name], after):
+        flags = scratch.flags[: theta.numel()]
+        count += taken.mark(share, flags)
         _choose(flags, start.to(theta.dtype), theta, into)
         square += scratch.squared_distance(into, theta)
     return after, square, count

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfedul.tensors import PIECE, Tensors, exact_square_sum, in_range, wide, wide_type
+from pfedul.tensors import PIECE, Tensors, square_sum, wide, wide_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +33,12 @@ class Scratch:
         return cls(torch.empty(size, dtype=dtype), np.empty(size, np.bool_))
 
     def squared_distance(self, one: Tensor, other: Tensor) -> float:
-        """||one - other||^2.
-
-        Not by a product of vectors, which is off by far more than rounding where
-        all changes are equal, as those at a bound are.
-        """
-        change = torch.sub(wide(one), wide(other), out=self.numbers[: len(one)])
-        total = float(change.square_().sum())
-        return total if in_range(total) else exact_square_sum(wide(one) - wide(other))
+        """||one - other||^2."""
+        return square_sum(torch.sub(wide(one), wide(other), out=self.numbers[: one.numel()]))
 
     def count_from(self, numbers: Tensor, limit: float) -> int:
         """How many are at least as far from zero as the limit."""
-        sizes, flags = self.numbers[: len(numbers)].numpy(), self.flags[: len(numbers)]
-        np.absolute(numbers.numpy(), out=sizes)
-        return int(np.count_nonzero(np.greater_equal(sizes, limit, out=flags)))
+        values, size = numbers.numpy(), numbers.numel()
+        sizes, flags = self.numbers.numpy()[:size], self.flags[:size]
+        np.greater_equal(np.absolute(values, out=sizes), limit, out=flags)
+        return int(np.count_nonzero(flags))

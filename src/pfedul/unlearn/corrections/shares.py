@@ -22,9 +22,6 @@ from pfedul.unlearn.corrections.scratch import Scratch
 Flags = NDArray[np.bool_]
 Shares = NDArray[np.floating[Any]]
 
-SAMPLE = 1 << 13
-"""About as many shares are in a sample."""
-
 _RUN = 16
 """They are drawn in runs of a cache line, as memory hands over no less at a time."""
 
@@ -47,14 +44,16 @@ class Cut:
         return int(np.count_nonzero(flags))
 
 
-def cut(target: Tensors, total: Tensors, count: int, scratch: Scratch) -> Cut:
-    """What takes the `count` highest shares of all these tensors, but never one of 0."""
+def cut(target: Tensors, total: Tensors, count: int, shares: Tensors, scratch: Scratch) -> Cut:
+    """What takes the `count` highest shares, but never one of 0; they are left in `shares`."""
     if count == 0:
         return Cut(math.inf)
     low, high = _bracket(target, total, count)
-    above, inside = _sort_out(target, total, low, high, scratch)
+    walks = (pieces(own, total[name], shares[name]) for name, own in target.items())
+    found = [_sort_out(share(*piece), low, high, scratch) for walk in walks for piece in walk]
+    above, inside = sum(number for number, _ in found), np.concatenate([some for _, some in found])
     if above >= count or (low > 0 and above + len(inside) < count):
-        above, inside = _sort_out(target, total, 0.0, math.inf, scratch)
+        above, inside = 0, _above_zero(shares)
     return _cut_among(inside, count - above)
 
 
@@ -63,19 +62,17 @@ def share(target: Tensor, total: Tensor, out: Tensor) -> Tensor:
     return torch.div(target, total, out=out).nan_to_num_(nan=0.0, posinf=1.0)
 
 
-def _sort_out(
-    target: Tensors, total: Tensors, low: float, high: float, scratch: Scratch
-) -> tuple[int, Shares]:
+def _sort_out(shares: Tensor, low: float, high: float, scratch: Scratch) -> tuple[int, Shares]:
     """How many shares are above `high`, and those which are not but are above `low`."""
-    above, inside, higher = 0, [], np.empty_like(scratch.flags)
-    walks = (pieces(own, total[name]) for name, own in target.items())
-    for own, everyone in (part for walk in walks for part in walk):
-        size = len(own)
-        values, over = share(own, everyone, scratch.numbers[:size]).numpy(), higher[:size]
-        above += int(np.count_nonzero(np.greater(values, high, out=over)))
-        between = np.greater(values, low, out=scratch.flags[:size])
-        inside.append(values[np.flatnonzero(np.bitwise_xor(between, over, out=between))])
-    return above, np.concatenate(inside)
+    values, flags = shares.numpy(), scratch.flags[: shares.numel()]
+    above = np.count_nonzero(np.greater(values, high, out=flags))
+    between = np.not_equal(flags, values > low, out=flags)
+    return int(above), values[np.flatnonzero(between)]
+
+
+def _above_zero(shares: Tensors) -> Shares:
+    walks = (pieces(tensor) for tensor in shares.values())
+    return np.concatenate([part[part > 0].numpy() for walk in walks for (part,) in walk])
 
 
 def _cut_among(shares: Shares, count: int) -> Cut:
@@ -90,15 +87,21 @@ def _cut_among(shares: Shares, count: int) -> Cut:
 
 
 def _bracket(target: Tensors, total: Tensors, count: int) -> tuple[float, float]:
-    """Four standard errors, and a run, to each side of the quantile of a sample."""
+    """Four standard errors, and a run, to each side of the quantile of a sample.
+
+    A step that grows with the cube root of the entries keeps both short: drawing the
+    sample, and putting in order what is inside the bracket.
+    """
     entries = sum(tensor.numel() for tensor in target.values())
-    step = max(1, entries // SAMPLE)
+    step = max(1, round(entries ** (1 / 3) / 3))
     sample = np.concatenate([_runs(own, total[name], step) for name, own in target.items()])
     fraction, size = count / entries, len(sample)
     margin = _RUN + 4 * math.sqrt(size * fraction * (1 - fraction))
     first, last = math.floor(fraction * size - margin), math.ceil(fraction * size + margin)
-    low = _just_below(_highest(sample, last)) if last <= size else 0.0
-    return low, float(_highest(sample, first)) if first >= 1 else math.inf
+    if ranks := [size - rank for rank in (first, last) if 1 <= rank <= size]:
+        sample.partition(ranks)
+    low = _just_below(sample[-last]) if last <= size else 0.0
+    return low, float(sample[-first]) if first >= 1 else math.inf
 
 
 def _runs(target: Tensor, total: Tensor, step: int) -> Shares:
