@@ -1,0 +1,134 @@
+"""What a page is made of: plain parts that every format renders in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph. `tone` is "plain", "note" or "warning"."""
+
+    text: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A title inside a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and their values, for the eye to run down; `mono` where values are hashes or code."""
+
+    rows: tuple[tuple[str, str], ...]
+    mono: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a head. The first `words` columns are text, the others figures."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text to be copied to the letter."""
+
+    caption: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One picture: `draw` is given an empty matplotlib figure of `size` pixels.
+
+    `summary` says in words what the picture shows, for those who cannot see it.
+    A `wide` picture keeps its size on a narrow screen and scrolls in its box. The
+    `remark` is a second line under the title.
+    """
+
+    title: str
+    summary: str
+    size: tuple[float, float]
+    draw: Callable[[Any], None] = field(compare=False)
+    wide: bool = False
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures side by side with one caption, and one legend of series (see `series.py`).
+
+    `lines`: series are lines, told apart by their dashes, too.
+    """
+
+    caption: str
+    figures: tuple[Figure, ...]
+    legend: tuple[str, ...] = ()
+    lines: bool = False
+
+
+Block = Text | Heading | Items | Facts | Table | Code | Gallery
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a title; `name` is its anchor."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the first screen: `value`, what it is, and how to take it."""
+
+    label: str
+    value: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Banner:
+    """The verdict: a word, a sign and a colour that say the same, a sentence, its limits.
+
+    `tone` is "good", "mixed", "bad" or "unknown".
+    """
+
+    tone: str
+    word: str
+    meaning: str
+    sentence: str
+    standing: str
+    claimed: tuple[str, ...]
+    not_claimed: tuple[str, ...]
+    needed: tuple[str, ...]
+    tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole report."""
+
+    title: str
+    subtitle: str
+    banner: Banner
+    sections: tuple[Section, ...]

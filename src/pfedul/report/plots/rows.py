@@ -1,0 +1,127 @@
+"""Dots with intervals in named rows: tests, clients, distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pfedul.report.blocks import Figure
+from pfedul.report.plots.ticks import percent_tick
+from pfedul.report.series import BAND, GRID, INK, SERIES
+from pfedul.report.words import shortened
+
+PANEL_WIDTH = 340
+_ROW_HEIGHT, _ROW_HEIGHT_SHARED, _FRAME_HEIGHT = 21, 34, 56
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One dot: the series says how it looks."""
+
+    series: str
+    value: float
+    interval: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A name, its dots, and a shaded stretch if there is something to compare them with."""
+
+    label: str
+    marks: tuple[Mark, ...]
+    band: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The horizontal axis: its name, its ends (None: as the data have it), a line to look for."""
+
+    label: str
+    ends: tuple[float, float] | None = None
+    line: float | None = None
+    percent: bool = False
+    linked: bool = False
+
+
+def rows_figure(
+    title: str, summary: str, rows: Sequence[Row], scale: Scale, remark: str = ""
+) -> Figure:
+    """A picture of these rows, as high as they need."""
+    each = _ROW_HEIGHT_SHARED if any(_is_crowded(row) for row in rows) else _ROW_HEIGHT
+    size = PANEL_WIDTH, _FRAME_HEIGHT + each * len(rows)
+    draw = partial(_draw, rows=tuple(rows), scale=scale)
+    return Figure(title, summary, size, draw, remark=remark)
+
+
+def _is_crowded(row: Row) -> bool:
+    """Intervals of the same row would lie on each other; they are drawn one under the other."""
+    return sum(mark.interval is not None for mark in row.marks) > 1
+
+
+def _draw(figure: Any, rows: Sequence[Row], scale: Scale) -> None:
+    axes = figure.add_subplot()
+    for place, row in enumerate(rows):
+        _draw_row(axes, place, row, scale.linked)
+    axes.set_yticks(range(len(rows)), [shortened(row.label, 22) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x", linewidth=0.8)
+    axes.set_axisbelow(True)
+    _draw_scale(axes, scale)
+
+
+def _draw_row(axes: Any, place: int, row: Row, linked: bool) -> None:
+    if row.band is not None:
+        low, high = row.band
+        axes.fill_betweenx((place - 0.42, place + 0.42), low, high, color=BAND, linewidth=0)
+    if linked and len(row.marks) > 1:
+        ends = [mark.value for mark in row.marks[:2]]
+        axes.plot(ends, [place, place], color=INK, linewidth=1, alpha=0.5)
+    count = len(row.marks) if _is_crowded(row) else 1
+    for index, mark in enumerate(row.marks):
+        height = place + (0.26 * (index - (count - 1) / 2) if count > 1 else 0.0)
+        _draw_mark(axes, height, mark)
+
+
+def _draw_mark(axes: Any, height: float, mark: Mark) -> None:
+    series = SERIES[mark.series]
+    if mark.interval is not None:
+        axes.plot(mark.interval, [height, height], color=series.colour, linewidth=1.8)
+    axes.plot(
+        [mark.value],
+        [height],
+        marker=series.marker,
+        markersize=6,
+        color=series.colour,
+        markerfacecolor=series.fill,
+        linestyle="none",
+    )
+
+
+def _draw_scale(axes: Any, scale: Scale) -> None:
+    axes.set_xlabel(scale.label)
+    if scale.ends is not None:
+        axes.set_xlim(*scale.ends)
+    if scale.line is not None:
+        axes.axvline(scale.line, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    axes.locator_params(axis="x", nbins=5)
+    if scale.percent:
+        axes.xaxis.set_major_formatter(percent_tick)
+    axes.xaxis.grid(color=GRID)
+
+
+def common_ends(rows: Sequence[Row], at_least: tuple[float, float]) -> tuple[float, float]:
+    """One scale for several pictures, so that they can be compared.
+
+    >>> common_ends([Row("a", (Mark("candidate", 0.5, [0.2, 0.6]),))], (0.4, 0.6))
+    (0.19, 0.61)
+    """
+    marks = [mark for row in rows for mark in row.marks]
+    ends = [end for mark in marks for end in (mark.interval or [mark.value])]
+    bands = [end for row in rows for end in row.band or ()]
+    low, high = min([*ends, *bands, at_least[0]]), max([*ends, *bands, at_least[1]])
+    room = 0.025 * (high - low)
+    return round(low - room, 6), round(high + room, 6)

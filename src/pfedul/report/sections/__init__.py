@@ -1,0 +1,1 @@
+"""The sections of a report, one file each: a view of the material in, blocks out."""

@@ -1,0 +1,121 @@
+"""What the removal cost each remaining client."""
+
+from __future__ import annotations
+
+from pfedul.report.blocks import Block, Gallery, Section, Table, Text
+from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
+from pfedul.report.view import View
+from pfedul.report.words import counted, joined, number, percent, signed, span
+
+_SILENT = "No accuracies of remaining clients were kept, so nothing is known of what it cost them."
+
+_RETRAINED = (
+    "The paper assigns 1 to retraining by definition; measured is what the same formula gives for "
+    "the oracles. A retrained model need not keep everybody's accuracy, either."
+)
+
+
+def clients_section(view: View) -> Section:
+    """Before and after for every client, the worst named, PPS and CFI."""
+    found = view.accuracies()
+    blocks: tuple[Block, ...] = (Text(_SILENT, "warning"),)
+    if found:
+        blocks = (Text(_summary(found)), _picture(view, found), _table(view, found))
+    return Section("clients", "The remaining clients", (*blocks, *_metrics(view)))
+
+
+def _summary(found: dict[str, tuple[float, float]]) -> str:
+    changes = {client: after - before for client, (before, after) in found.items()}
+    worst = min(changes, key=lambda client: changes[client])
+    lost = sum(change < 0 for change in changes.values())
+    return (
+        f"{counted(len(found), 'client')} remain. {lost} lost accuracy on their own test samples. "
+        f"Worst off is {worst}: {percent(found[worst][0])} before, "
+        f"{percent(found[worst][1])} after ({points(changes[worst])})."
+    )
+
+
+def points(change: float) -> str:
+    """A difference of two shares.
+
+    >>> points(0.012)
+    '+1.2 points'
+    """
+    return f"{signed(100 * change, 1)} points"
+
+
+def _oracle_mean(view: View, client: str) -> float | None:
+    known = (view.clients.get(client) or {}).get("oracle") or []
+    return sum(known) / len(known) if known else None
+
+
+def _by_change(found: dict[str, tuple[float, float]]) -> list[str]:
+    """Who lost most comes first."""
+    return sorted(found, key=lambda client: (found[client][1] - found[client][0], client))
+
+
+def _picture(view: View, found: dict[str, tuple[float, float]]) -> Gallery:
+    rows, legend = [], {"before", "after"}
+    for client in _by_change(found):
+        before, after = found[client]
+        marks = [Mark("before", before), Mark("after", after)]
+        oracle = _oracle_mean(view, client)
+        if oracle is not None:
+            marks.append(Mark("oracle", oracle))
+            legend.add("oracle")
+        rows.append(Row(client, tuple(marks)))
+    summary = "; ".join(
+        f"{client} {percent(found[client][0])} to {percent(found[client][1])}"
+        for client in _by_change(found)
+    )
+    scale = Scale("accuracy on the client's own test samples", percent=True, linked=True)
+    figure = rows_figure("Accuracy before and after, worst first", summary, rows, scale)
+    caption = "Each client's personal model before and after the removal, and after retraining."
+    order = tuple(name for name in ("before", "after", "oracle") if name in legend)
+    return Gallery(caption, (figure,), order)
+
+
+def _table(view: View, found: dict[str, tuple[float, float]]) -> Table:
+    rows = tuple(
+        (
+            client,
+            percent(found[client][0]),
+            percent(found[client][1]),
+            points(found[client][1] - found[client][0]),
+            percent(_oracle_mean(view, client)),
+        )
+        for client in _by_change(found)
+    )
+    head = ("client", "before", "after", "change", "retrained")
+    return Table("Accuracy of the remaining clients (retrained: mean of the oracles)", head, rows)
+
+
+def _metrics(view: View) -> list[Block]:
+    """PPS and CFI beside what retraining gives: the paper assigns it 1, the formula may not."""
+    outcome = view.outcome
+    if outcome.get("pps") is None:
+        return []
+    oracle = (view.found.get("preservation") or {}).get("oracle") or {}
+    rows = tuple(
+        (
+            f"{key.upper()} ({meaning})",
+            number(outcome.get(key)),
+            span(outcome.get(f"{key}_interval")) or "no interval",
+            number(oracle.get("assigned")),
+            number(oracle.get(key)),
+        )
+        for key, meaning in (("pps", "accuracy kept"), ("cfi", "kept by all alike"))
+    )
+    head = (
+        *("measure", "this removal", "95 % interval"),
+        *("retrained: assigned", "retrained: measured"),
+    )
+    kept = Table("What the remaining clients kept; 1 is best", head, rows)
+    return [kept, Text(_RETRAINED, "note"), *_undefined(view)]
+
+
+def _undefined(view: View) -> list[Block]:
+    left_out = view.outcome.get("undefined")
+    if not left_out:
+        return []
+    return [Text(f"Left out of both, with accuracy 0 before: {joined(left_out)}.", "note")]

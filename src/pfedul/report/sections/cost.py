@@ -1,0 +1,90 @@
+"""What the removal cost, against training again without the client."""
+
+from __future__ import annotations
+
+from pfedul.report.blocks import Block, Section, Table, Text
+from pfedul.report.view import View
+from pfedul.report.words import MISSING, counted, number
+from pfedul.show import human_bytes
+
+
+def cheaper(view: View) -> float | None:
+    """How many times the CPU time of forgetting goes into that of retraining."""
+    cost = view.found.get("cost") or {}
+    forget, retrain = forgetting_seconds(view), cost.get("retrain_cpu_seconds")
+    return retrain / forget if forget and retrain else None
+
+
+def forgetting_seconds(view: View) -> float | None:
+    """CPU seconds of the act; of the rehearsed one where there was no act."""
+    stages = (view.request or {}).get("stages")
+    if stages:
+        return float(sum(stage["cpu_seconds"] for stage in stages.values()))
+    known: float | None = (view.found.get("cost") or {}).get("forget_cpu_seconds")
+    return known
+
+
+def cost_section(view: View) -> Section:
+    """Forgetting beside retraining, then stage by stage."""
+    blocks = [Text(_summary(view)), *_comparison(view), *_stages(view)]
+    return Section("cost", "Cost against retraining", tuple(blocks))
+
+
+def _summary(view: View) -> str:
+    times = cheaper(view)
+    if times is None:
+        return "Retraining was not measured, so the cost stands alone."
+    word = (
+        f"{times:,.1f} times cheaper than" if times >= 1 else f"{1 / times:,.1f} times the cost of"
+    )
+    return (
+        f"In CPU time the removal was {word} training again without the client. "
+        "The rehearsal costs more than both, since it trains the oracles; it is listed apart."
+    )
+
+
+def _comparison(view: View) -> list[Block]:
+    outcome, cost = view.outcome, view.found.get("cost") or {}
+    if not outcome and not cost:
+        return []
+    sent = outcome.get("bytes_broadcast")
+    rows = (
+        (
+            "CPU seconds",
+            _seconds(forgetting_seconds(view)),
+            _seconds(cost.get("retrain_cpu_seconds")),
+        ),
+        ("global rounds", _count(outcome.get("rounds")), _count(view.found.get("rounds"))),
+        ("sent to clients", MISSING if sent is None else human_bytes(sent), MISSING),
+    )
+    others = [
+        (name, _seconds(cost[key]))
+        for name, key in (
+            ("the rehearsal", "rehearsal_cpu_seconds"),
+            ("training so far", "training_cpu_seconds"),
+        )
+        if cost.get(key) is not None
+    ]
+    table = Table("Forgetting and retraining", ("", "forgetting", "retraining"), rows)
+    more = Table("For comparison", ("", "CPU seconds"), tuple(others))
+    return [table, more] if others else [table]
+
+
+def _seconds(value: float | None) -> str:
+    return number(value, 2)
+
+
+def _count(value: int | None) -> str:
+    return MISSING if value is None else f"{value:,}"
+
+
+def _stages(view: View) -> list[Block]:
+    stages = view.outcome.get("stages") or {}
+    if not stages:
+        return []
+    rows = tuple(
+        (name, _seconds(stage["seconds"]), _seconds(stage["cpu_seconds"]))
+        for name, stage in stages.items()
+    )
+    caption = f"The removal in {counted(len(rows), 'stage')}"
+    return [Table(caption, ("stage", "seconds", "CPU seconds"), rows)]

@@ -1,0 +1,114 @@
+"""ROC curves, distributions of losses and relearning: the tests' raw material as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+
+from pfedul.report.blocks import Block, Figure, Gallery, Table
+from pfedul.report.plots.curves import draw_relearning, draw_roc
+from pfedul.report.plots.histograms import draw_distributions
+from pfedul.report.sections.models import in_order
+from pfedul.report.series import legend_of
+from pfedul.report.view import Json, View
+from pfedul.report.words import counted, percent
+
+_SQUARE = (340, 300)
+
+
+def roc_blocks(view: View) -> list[Block]:
+    """A picture for each surface and attack; logarithmic, since few false alarms matter most."""
+    curves = view.found.get("roc") or ()
+    if not curves:
+        return []
+    figures = tuple(_roc(key, rows) for key, rows in _grouped(curves, ("surface", "attack")))
+    caption = (
+        "ROC curves on logarithmic axes. On the dotted line the attacker guesses; the left end "
+        "matters most: an attacker who is seldom wrong."
+    )
+    return [Gallery(caption, figures, legend_of(row["model"] for row in curves), lines=True)]
+
+
+def _grouped(
+    rows: Sequence[Json], keys: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], list[Json]]]:
+    def key(row: Json) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in keys)
+
+    # Sorted by where a key comes first: the order of the evidence stays.
+    first = {key(row): place for place, row in reversed(list(enumerate(rows)))}
+    ordered = sorted(rows, key=lambda row: first[key(row)])
+    return [(name, list(part)) for name, part in groupby(ordered, key)]
+
+
+def _roc(key: tuple[str, ...], rows: list[Json]) -> Figure:
+    curves = {row["model"]: (row["fpr"], row["tpr"]) for row in rows}
+    summary = "; ".join(
+        f"{model}: {percent(_found_at(curves[model], 0.01))} of members at 1 % false alarms"
+        for model in in_order(curves)
+    )
+    return Figure(f"ROC: {', '.join(key)}", summary, _SQUARE, partial(draw_roc, curves=curves))
+
+
+def _found_at(curve: tuple[Sequence[float], Sequence[float]], rate: float) -> float:
+    return max((tpr for fpr, tpr in zip(*curve, strict=True) if fpr <= rate), default=0.0)
+
+
+def distribution_blocks(view: View) -> list[Block]:
+    """Candidate, untouched and one oracle under each other."""
+    rows = view.found.get("distributions") or ()
+    if not rows:
+        return []
+    groups = _grouped(rows, ("surface", "signal"))
+    figures = tuple(_distribution(key, part) for key, part in groups)
+    caption = (
+        "Where members and non-members lie. The more the filled area and the outline agree, the "
+        "less there is to tell. Of the oracles the first is shown."
+    )
+    return [Gallery(caption, figures, ("members", "nonmembers"))]
+
+
+def _distribution(key: tuple[str, ...], rows: list[Json]) -> Figure:
+    surface, signal = key
+    by_model = {row["model"]: row for row in rows}
+    order = in_order(by_model)
+    shown = [m for m in order if m in {"candidate", "untouched"}] + [
+        m for m in order if m not in {"candidate", "untouched"}
+    ][:1]
+    chosen = [by_model[model] for model in shown]
+    summary = "; ".join(
+        f"{row['model']}: members and non-members overlap by {percent(_overlap(row))}"
+        for row in chosen
+    )
+    draw = partial(draw_distributions, rows=chosen, signal=signal)
+    return Figure(f"{signal} through: {surface}", summary, (340, 50 + 105 * len(chosen)), draw)
+
+
+def _overlap(row: Json) -> float:
+    return float(sum(map(min, row["members"], row["nonmembers"])))
+
+
+def relearn_blocks(view: View) -> list[Block]:
+    """How fast each model learns the target's samples again."""
+    found = view.found.get("relearn")
+    if not found:
+        return []
+    goal = found["old_accuracy"] - found["tolerance"]
+    curves, epochs = found["curves"], found["epochs"]
+    rows = tuple((model, _epochs(epochs.get(model), curves[model])) for model in in_order(curves))
+    summary = "; ".join(f"{model} {words}" for model, words in rows)
+    draw = partial(draw_relearning, curves=curves, goal=goal)
+    figure = Figure("Accuracy while relearning", summary, _SQUARE, draw)
+    caption = (
+        f"Relearning the target's samples. The dotted line is the old accuracy ({percent(goal)}, "
+        "tolerance taken off). A candidate that is back sooner than the oracles still remembers."
+    )
+    table = Table("Back at the old accuracy after", ("model", "epochs"), rows)
+    return [Gallery(caption, (figure,), legend_of(curves), lines=True), table]
+
+
+def _epochs(count: int | None, curve: Sequence[float]) -> str:
+    if count is None:
+        return f"not within {counted(max(len(curve) - 1, 0), 'epoch')}"
+    return counted(count, "epoch")

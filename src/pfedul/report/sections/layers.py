@@ -1,0 +1,109 @@
+"""Which shared layers were corrected, and why these."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pfedul.report.blocks import Block, Figure, Gallery, Section, Table, Text
+from pfedul.report.figures import Paint, ScoreBar, draw_score_map, draw_scores
+from pfedul.report.series import INK, SERIES
+from pfedul.report.view import Json, View
+from pfedul.report.words import counted, joined, number, percent, sentence, shortened, typeset
+
+_PAGE_PAINT = Paint(SERIES["chosen"].colour, SERIES["other"].colour, INK)
+
+
+def layers_section(view: View) -> Section:
+    """Scores with the threshold, every client's scores, a table of all layers."""
+    plan = view.plan
+    if plan is None:
+        blocks: tuple[Block, ...] = (Text("No plan was kept, so nothing is known of the layers."),)
+    else:
+        notes = [Text(sentence(note), "note") for note in plan.get("notes") or ()]
+        blocks = (Text(_why(view, plan)), *notes, _pictures(view, plan), _table(plan))
+    return Section("layers", "Which layers were corrected, and why", blocks)
+
+
+def _why(view: View, plan: Json) -> str:
+    layers = plan["layers"]
+    chosen = [layer["name"] for layer in layers if layer["selected"]]
+    return (
+        f"{len(chosen)} of {counted(len(layers), 'shared layer')} were corrected: "
+        f"{joined(chosen, 'none')}. A layer's score is the share that {joined(view.targets)} had "
+        f"in shaping it, from records that training kept. Layers above the threshold "
+        f"{plan['threshold']:.4f} are taken for shaped by the client and corrected "
+        f"with {plan['correction']}; the others are left alone."
+    )
+
+
+def _pictures(view: View, plan: Json) -> Gallery:
+    figures = [_bars(plan), *_map(view, plan)]
+    caption = "Scores of the layers: of the forgotten client, and of each client that remains."
+    return Gallery(caption, tuple(figures), ("chosen", "other"))
+
+
+def _bars(plan: Json) -> Figure:
+    bars = [
+        ScoreBar(shortened(layer["name"], 22), layer["score"], layer["selected"])
+        for layer in plan["layers"]
+    ]
+    summary = "; ".join(
+        f"{layer['name']} {number(layer['score'], 4)}{', corrected' if layer['selected'] else ''}"
+        for layer in plan["layers"]
+    )
+    draw = partial(_draw_bars, bars=bars, threshold=plan["threshold"])
+    title = "Score of each layer, with the threshold"
+    return Figure(title, summary, (340, 70 + 19 * len(bars)), draw)
+
+
+def _draw_bars(figure: Any, bars: list[ScoreBar], threshold: float) -> None:
+    draw_scores(figure.add_subplot(), bars, threshold, _PAGE_PAINT)
+
+
+def _map(view: View, plan: Json) -> list[Figure]:
+    names = [layer["name"] for layer in plan["layers"]]
+    own = {joined(view.targets): [layer["score"] for layer in plan["layers"]]}
+    others = {
+        client: row["scores"]
+        for client, row in view.clients.items()
+        if len(row.get("scores") or ()) == len(names)
+    }
+    if not others or not names:
+        return []
+    scores = {**own, **others}
+    size = max(340.0, 200 + 18.0 * len(names)), 136 + 16.0 * len(scores)
+    draw = partial(_draw_map, scores=scores, names=names)
+    summary = f"{counted(len(scores), 'client')} by {counted(len(names), 'layer')}; " + "; ".join(
+        f"{client} {number(min(row))} to {number(max(row))}" for client, row in scores.items()
+    )
+    title = "Every client's score on every layer (first row: forgotten)"
+    return [Figure(title, summary, size, draw, wide=True)]
+
+
+def _draw_map(figure: Any, scores: dict[str, list[float]], names: list[str]) -> None:
+    # Rows are kept apart by their place: two long names may be the same once shortened.
+    axes = figure.add_subplot()
+    draw_score_map(axes, scores, [shortened(name) for name in names])
+    places = [place + 0.5 for place in range(len(scores))]
+    axes.set_yticks(places, [shortened(client) for client in scores])
+
+
+def _table(plan: Json) -> Table:
+    head = ("layer", "corrected", "parameters", "score", "relative change", "share at the bound")
+    rows = tuple(_row(layer) for layer in plan["layers"])
+    return Table("The layers of the plan", head, rows, words=2)
+
+
+def _row(layer: Json) -> tuple[str, ...]:
+    chosen = layer["selected"]
+    change = layer.get("relative_change")
+    moved = "was all zero" if change is None else typeset(f"{change:.1e}")
+    return (
+        layer["name"],
+        "yes" if chosen else "no",
+        f"{layer['parameters']:,}",
+        number(layer["score"], 4),
+        moved if chosen else "",
+        percent(layer.get("at_bound")) if chosen else "",
+    )

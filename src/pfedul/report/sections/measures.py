@@ -1,0 +1,115 @@
+"""Further measures: distance to retraining, backdoor, single clients, those of level strict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pfedul.report.blocks import Block, Gallery, Heading, Table, Text
+from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
+from pfedul.report.sections.comparison import FINDINGS
+from pfedul.report.sections.models import in_order, in_words, marks_of, model_rows, three_cells
+from pfedul.report.series import legend_of
+from pfedul.report.view import Json, View
+from pfedul.report.words import number, span, with_interval
+
+_KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answers", 1.0))
+
+
+def distance_blocks(view: View) -> list[Block]:
+    """How far the candidate's answers are from the oracles', beside oracle from oracle."""
+    rows = view.found.get("distance") or ()
+    if not rows:
+        return []
+    figures = tuple(
+        rows_figure(
+            label[0].upper() + label[1:],
+            "; ".join(f"{row['samples']} {with_interval(row[kind])}" for row in rows),
+            [_distance_row(row, kind) for row in rows],
+            Scale(f"{label} (best: {best:g})", line=best),
+        )
+        for kind, label, best in _KINDS
+    )
+    legend = ("candidate", "untouched") if any(r.get("untouched") for r in rows) else ("candidate",)
+    caption = (
+        "Answers of the candidate against those of the oracles; shaded: oracle against oracle."
+    )
+    return [
+        Heading("Distance to retraining"),
+        Gallery(caption, figures, (*legend, "band")),
+        _distance_table(rows),
+    ]
+
+
+def _distance_row(row: Json, kind: str) -> Row:
+    untouched, band = row.get("untouched") or {}, row.get("between_oracles")
+    marks = marks_of({"candidate": row[kind], "untouched": untouched.get(kind)})
+    return Row(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
+
+
+def _distance_table(rows: Sequence[Json]) -> Table:
+    made = tuple(
+        (
+            row["samples"],
+            label,
+            with_interval(row[kind]),
+            with_interval((row.get("untouched") or {}).get(kind)),
+            span((row.get("between_oracles") or {}).get(kind)) or "one oracle only",
+        )
+        for row in rows
+        for kind, label, _ in _KINDS
+    )
+    head = ("samples", "measure", "candidate", "untouched", "oracle against oracle")
+    return Table("Distance of answers to those of the oracles", head, made, words=2)
+
+
+def backdoor_blocks(view: View) -> list[Block]:
+    """How often the planted sign still works."""
+    found = view.found.get("backdoor")
+    if not found:
+        return []
+    text = (
+        f"A sign was planted in the target's data that asks for the answer {found['label']}. "
+        f"Finding: {FINDINGS.get(found['finding'], found['finding'])}."
+    )
+    rows = model_rows(found["figures"])
+    scale = Scale("share of signs obeyed", percent=True)
+    figure = rows_figure("Backdoor success", in_words(found["figures"]), rows, scale)
+    legend = legend_of(found["figures"])
+    caption = "How often the planted sign works; the oracles show what chance does."
+    return [Heading("Backdoor"), Text(text), Gallery(caption, (figure,), legend)]
+
+
+def single_client_blocks(view: View) -> list[Block]:
+    """The threshold attack through each remaining client's model."""
+    known = {client: row["auc"] for client, row in view.clients.items() if row.get("auc")}
+    rows = [Row(client, _auc_marks(auc)) for client, auc in known.items()]
+    rows = sorted((row for row in rows if row.marks), key=lambda row: -row.marks[0].value)
+    if not rows:
+        return []
+    summary = "; ".join(f"{row.label} {number(row.marks[0].value)}" for row in rows)
+    scale = Scale("AUC of the threshold attack", line=0.5)
+    figure = rows_figure("Through each client's model, highest first", summary, rows, scale)
+    caption = "The same attack through each remaining client's model, without intervals."
+    names = [mark.series for row in rows for mark in row.marks]
+    return [Heading("Client by client"), Gallery(caption, (figure,), legend_of(names))]
+
+
+def _auc_marks(auc: Mapping[str, float | None]) -> tuple[Mark, ...]:
+    return marks_of({name: {"value": auc.get(name)} for name in in_order(auc)})
+
+
+def measure_blocks(view: View) -> list[Block]:
+    """Figures that are shown, not judged; level strict adds its own."""
+    groups: dict[tuple[str, ...], dict[str, Json]] = {}
+    for row in view.found.get("measures") or ():
+        where = tuple(str(row.get(key) or "") for key in ("surface", "attack", "metric", "samples"))
+        groups.setdefault((*where, number(row.get("best"), 2)), {})[row["model"]] = row
+    if not groups:
+        return []
+    head = (
+        *("surface", "attack", "measure", "samples"),
+        *("best", "candidate", "oracles", "untouched"),
+    )
+    rows = tuple((*where, *three_cells(models)) for where, models in groups.items())
+    caption = "Further measures, shown and not judged"
+    return [Heading("Further measures"), Table(caption, head, rows, words=4)]

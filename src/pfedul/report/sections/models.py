@@ -1,0 +1,64 @@
+"""Helpers for figures that exist once for each model: candidate, oracles, untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pfedul.report.plots.rows import Mark, Row
+from pfedul.report.series import series_of
+from pfedul.report.view import Json
+from pfedul.report.words import extent, with_interval
+
+Figures = Mapping[str, Json | None]
+
+
+def in_order(models: Iterable[str]) -> list[str]:
+    """Candidate, untouched, then the oracles in their order.
+
+    >>> in_order(["oracle 10", "oracle 2", "untouched", "candidate"])
+    ['candidate', 'untouched', 'oracle 2', 'oracle 10']
+    """
+    first = {"candidate": 0, "untouched": 1, "fresh": 3}
+    return sorted(models, key=lambda model: (first.get(model, 2), len(model), model))
+
+
+def marks_of(figures: Figures) -> tuple[Mark, ...]:
+    """A mark for each model that was measured, in the order given.
+
+    >>> [mark.series for mark in marks_of({"candidate": {"value": 0.5}, "untouched": None})]
+    ['candidate']
+    """
+    return tuple(
+        Mark(series_of(model).name, figure["value"], figure.get("interval"))
+        for model, figure in figures.items()
+        if figure is not None and figure.get("value") is not None
+    )
+
+
+def model_rows(figures: Figures) -> list[Row]:
+    """A row for each model that was measured."""
+    rows = [Row(model, marks_of({model: figures[model]})) for model in in_order(figures)]
+    return [row for row in rows if row.marks]
+
+
+def oracles_of(figures: Mapping[str, Json | None]) -> list[float]:
+    """The oracles' values."""
+    return [
+        figure["value"]
+        for model, figure in figures.items()
+        if series_of(model).name == "oracle" and figure is not None
+    ]
+
+
+def three_cells(figures: Figures) -> tuple[str, str, str]:
+    """Candidate, oracles from the smallest to the largest, untouched."""
+    return (
+        with_interval(figures.get("candidate")),
+        extent(oracles_of(figures)),
+        with_interval(figures.get("untouched")),
+    )
+
+
+def in_words(figures: Figures) -> str:
+    """Every model with its figure, for those who cannot see the picture."""
+    return "; ".join(f"{model} {with_interval(figures[model])}" for model in in_order(figures))

@@ -1,0 +1,167 @@
+"""The first screen: the verdict, what is claimed and what is not, four figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pfedul.report.blocks import Banner, Tile
+from pfedul.report.sections.cost import cheaper
+from pfedul.report.view import NO_EVIDENCE, NOTHING_AT_ALL, View
+from pfedul.report.words import counted, extent, joined, number, span
+
+
+@dataclass(frozen=True)
+class Word:
+    """A verdict: the tone it is shown in, and what it means."""
+
+    tone: str
+    meaning: str
+
+
+WORDS = {
+    "forgotten": Word(
+        "good",
+        "Every test gives what retraining without the client gives, within the spread of "
+        "retraining.",
+    ),
+    "partly forgotten": Word(
+        "mixed", "Less can be told about the client than before, but more than after retraining."
+    ),
+    "not forgotten": Word(
+        "bad", "The client's samples can be told as they could before, or nearly so."
+    ),
+    "over-forgotten": Word(
+        "bad",
+        "The client's samples stand out for being forgotten too hard: that, too, gives away who "
+        "was there.",
+    ),
+    "nothing measurable to forget": Word(
+        "unknown",
+        "Even the model before the removal gave nothing away that these tests could see.",
+    ),
+    "not enough evidence": Word(
+        "unknown", "The tests cannot tell forgotten from not forgotten; more is needed."
+    ),
+}
+
+_APART = "There is evidence, but it is about other tensors than those in the run."
+_TRACES = "That the shared model no longer carries traces of the client."
+
+
+def banner(view: View) -> Banner:
+    """The verdict with its limits, or the plain statement that there is none."""
+    if view.evidence is None:
+        return _without_evidence(view)
+    if view.holds is False:
+        return _of_other_tensors(view)
+    verdict = view.found.get("verdict") or {}
+    spoken = str(verdict.get("verdict", "not enough evidence"))
+    known = WORDS.get(spoken, WORDS["not enough evidence"])
+    return Banner(
+        tone=known.tone,
+        word=spoken,
+        meaning=known.meaning,
+        sentence=str(verdict.get("sentence", "")),
+        standing=standing(view),
+        claimed=tuple(verdict.get("reasons") or ()),
+        not_claimed=tuple(verdict.get("limits") or ()),
+        needed=tuple(verdict.get("needed") or ()),
+        tiles=_tiles(_tests_tile(view), _power_tile(view), _kept_tile(view), _cost_tile(view)),
+    )
+
+
+def _of_other_tensors(view: View) -> Banner:
+    """Nothing that was found in the rehearsal is claimed of a run that went another way."""
+    verdict = view.found.get("verdict") or {}
+    return Banner(
+        tone="unknown",
+        word="evidence does not apply",
+        meaning=_APART,
+        sentence="Of the tensors that were tested the verdict was "
+        f"“{verdict.get('verdict')}”. Of those in the run nothing is known.",
+        standing=standing(view),
+        claimed=_done(view),
+        not_claimed=(_TRACES, *(verdict.get("limits") or ())),
+        needed=("An audit of the run as it is (pfedul audit).",),
+        tiles=_tiles(_kept_tile(view), _cost_tile(view)),
+    )
+
+
+def _without_evidence(view: View) -> Banner:
+    return Banner(
+        tone="unknown",
+        word="no evidence",
+        meaning="Nothing was measured, so nothing is claimed of what the model remembers.",
+        sentence=NO_EVIDENCE if view.request else NOTHING_AT_ALL,
+        standing=standing(view),
+        claimed=_done(view),
+        not_claimed=(_TRACES,),
+        needed=("A rehearsal (pfedul rehearse) before a removal, or pfedul audit after it.",),
+        tiles=_tiles(_kept_tile(view)),
+    )
+
+
+def _done(view: View) -> tuple[str, ...]:
+    """What is known without any test."""
+    if view.request is None:
+        return ()
+    layers = (view.plan or {}).get("layers") or ()
+    chosen = counted(sum(bool(layer["selected"]) for layer in layers), "shared layer")
+    return (
+        f"What the run folder held of {joined(view.targets)} was erased.",
+        f"The removal corrected {chosen}.",
+    )
+
+
+def standing(view: View) -> str:
+    """What the verdict is about: the tensors in the run, a rehearsal, or nothing."""
+    who = joined(view.targets, "a client")
+    if view.request is None:
+        return (
+            "Rehearsed only. Nothing has been forgotten in this run yet." if view.evidence else ""
+        )
+    if view.evidence is None:
+        return f"{who} was removed without a rehearsal."
+    return {
+        True: "This holds for the very tensors of the run: they have the hashes of those tested.",
+        False: "This does not hold for the tensors of the run: they are not those tested.",
+        None: "It was not checked whether the tensors of the run are those tested.",
+    }[view.holds]
+
+
+def _tiles(*made: Tile | None) -> tuple[Tile, ...]:
+    return tuple(tile for tile in made if tile is not None)
+
+
+def _tests_tile(view: View) -> Tile | None:
+    tests = view.tests()
+    if not tests:
+        return None
+    within = sum(test["finding"] in {"within", "nothing to see"} for test in tests)
+    oracles = counted(len(view.found.get("oracles") or ()), "retrained model")
+    return Tile("Tests without a leak", f"{within} of {len(tests)}", f"compared with {oracles}")
+
+
+def _power_tile(view: View) -> Tile | None:
+    seen = [test.get("smallest_visible") for test in view.tests()]
+    if all(value is None for value in seen):
+        return None
+    hint = "in AUC, test by test; smaller ones stay unseen"
+    return Tile("Smallest leak visible", extent(seen), hint)
+
+
+def _kept_tile(view: View) -> Tile | None:
+    pps = view.outcome.get("pps")
+    if pps is None:
+        return None
+    ends = span(view.outcome.get("pps_interval"))
+    return Tile("Accuracy kept by others (PPS)", number(pps), f"1 is all; {ends or 'no interval'}")
+
+
+def _cost_tile(view: View) -> Tile | None:
+    times = cheaper(view)
+    if times is None:
+        return None
+    return Tile(
+        "Cost against retraining", f"1 / {times:,.0f}", "in CPU time, rehearsal not counted"
+    )

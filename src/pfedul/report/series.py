@@ -1,0 +1,80 @@
+"""How each kind of model is drawn: colour, marker and line, so that no two differ by colour alone.
+
+Figures are drawn in colours that nothing else uses; `svg.py` puts the page's own
+in their place (`INKS`), so that one picture serves light and dark pages. The
+page's colours are Okabe and Ito's, told apart by colour-blind readers, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+INK, GRID, BAND, PAGE = "#010101", "#020202", "#030303", "#090909"
+_CANDIDATE, _ORACLE, _UNTOUCHED, _FRESH, _MEMBERS = (f"#0{i}0{i}0{i}" for i in range(4, 9))
+
+INKS = {
+    INK: "currentColor",
+    GRID: "var(--grid)",
+    BAND: "var(--band)",
+    PAGE: "var(--page)",
+    _CANDIDATE: "var(--candidate)",
+    _ORACLE: "var(--oracle)",
+    _UNTOUCHED: "var(--untouched)",
+    _FRESH: "var(--fresh)",
+    _MEMBERS: "var(--members)",
+}
+"""The colour in the drawing -> the colour on the page."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """How one kind of model looks. `line` and `marker` are matplotlib's words."""
+
+    name: str
+    label: str
+    colour: str
+    marker: str
+    line: str
+
+    @property
+    def fill(self) -> str:
+        """Oracles are hollow, so that a mark under theirs is seen."""
+        return PAGE if self.name == "oracle" else self.colour
+
+
+SERIES = {
+    entry.name: entry
+    for entry in (
+        Series("candidate", "candidate: the outcome under audit", _CANDIDATE, "D", "-"),
+        Series("oracle", "oracles: retrained without the target", _ORACLE, "o", "--"),
+        Series("untouched", "untouched: before the removal", _UNTOUCHED, "s", "-."),
+        Series("fresh", "fresh: never trained", _FRESH, "^", ":"),
+        Series("before", "before", _UNTOUCHED, "s", "-."),
+        Series("after", "after", _CANDIDATE, "D", "-"),
+        Series("band", "shaded: the spread of retraining", BAND, "", ""),
+        Series("members", "members: the target's training samples", _MEMBERS, "", "fill"),
+        Series("nonmembers", "non-members: samples never trained on", INK, "", "-"),
+        Series("chosen", "corrected", _CANDIDATE, "", "fill"),
+        Series("other", "left alone", _ORACLE, "", "box"),
+    )
+}
+
+
+def series_of(model: str) -> Series:
+    """The series that a model belongs to.
+
+    >>> series_of("oracle 3").name, series_of("candidate").name
+    ('oracle', 'candidate')
+    """
+    return SERIES.get(model, SERIES["oracle"])
+
+
+def legend_of(models: Iterable[str]) -> tuple[str, ...]:
+    """The series among these models, in the order of the legend.
+
+    >>> legend_of(["oracle 1", "candidate", "oracle 2"])
+    ('candidate', 'oracle')
+    """
+    present = {series_of(model).name for model in models}
+    return tuple(name for name in SERIES if name in present)

@@ -1,0 +1,150 @@
+"""How figures are written: the same in every format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MISSING = "not measured"
+MINUS = "\N{MINUS SIGN}"
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def cleaned(value: Any) -> Any:
+    """The same data, its text without characters that neither XML nor a file can hold.
+
+    >>> cleaned({"a": ["b\\x00", 1.0]})
+    {'a': ['b\ufffd', 1.0]}
+    """
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(item) for item in value]
+    return value
+
+
+def typeset(text: str) -> str:
+    """A number with a minus sign in the place of the hyphen.
+
+    >>> typeset("-1.5") == MINUS + "1.5"
+    True
+    """
+    return text.replace("-", MINUS)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure, or the words that there is none.
+
+    >>> number(0.51234), number(0.2, 2), number(None)
+    ('0.512', '0.20', 'not measured')
+    """
+    return MISSING if value is None else typeset(f"{value:.{digits}f}")
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """A difference with its sign.
+
+    >>> signed(0.02), signed(-0.02) == f"{MINUS}0.020"
+    ('+0.020', True)
+    """
+    return MISSING if value is None else typeset(f"{value:+.{digits}f}")
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent.
+
+    >>> percent(0.9034)
+    '90.3 %'
+    """
+    return MISSING if value is None else typeset(f"{100 * value:.1f} %")
+
+
+def span(interval: Sequence[float] | None, digits: int = 3) -> str:
+    """An interval in words; nothing if there is none.
+
+    >>> span([0.4, 0.6]), span(None)
+    ('0.400 to 0.600', '')
+    """
+    return "" if not interval else " to ".join(number(end, digits) for end in interval)
+
+
+def with_interval(figure: Mapping[str, Any] | None, sign: bool = False) -> str:
+    """A figure with its interval behind it.
+
+    >>> with_interval({"value": 0.5, "interval": [0.4, 0.6]})
+    '0.500 (0.400 to 0.600)'
+    >>> with_interval({"value": 0.5, "interval": None}, sign=True)
+    '+0.500'
+    """
+    if figure is None or figure.get("value") is None:
+        return MISSING
+    value = (signed if sign else number)(figure["value"])
+    ends = span(figure.get("interval"))
+    return f"{value} ({ends})" if ends else value
+
+
+def extent(values: Iterable[float | None], digits: int = 3) -> str:
+    """From the smallest to the largest, or the only one.
+
+    >>> extent([0.5, 0.7, None]), extent([0.5]), extent([])
+    ('0.500 to 0.700', '0.500', 'not measured')
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return MISSING
+    low, high = number(min(known), digits), number(max(known), digits)
+    return low if low == high else f"{low} to {high}"
+
+
+def joined(names: Iterable[str], nothing: str = "nobody") -> str:
+    """Names in a row.
+
+    >>> joined(["ann", "bob"]), joined([])
+    ('ann, bob', 'nobody')
+    """
+    return ", ".join(names) or nothing
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "oracle"), counted(2, "oracle")
+    ('1 oracle', '2 oracles')
+    """
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def sentence(text: str) -> str:
+    """A note as a sentence of its own.
+
+    >>> sentence("nothing is corrected")
+    'Nothing is corrected.'
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def moment(text: str | None) -> str:
+    """A time of the ledger for people.
+
+    >>> moment("2026-11-16T18:00:05.123+00:00")
+    '2026-11-16 18:00:05 UTC'
+    """
+    if not text:
+        return "not written down"
+    zone = " UTC" if text.endswith(("+00:00", "Z")) else ""
+    return text[:19].replace("T", " ") + zone
+
+
+def shortened(name: str, most: int = 18) -> str:
+    """A name that fits beside an axis; both its ends stay.
+
+    >>> shortened("a-very-long-name-of-a-client")
+    'a-very-lo…a-client'
+    """
+    if len(name) <= most:
+        return name
+    head = most // 2
+    return f"{name[:head]}…{name[head + 1 - most :]}"

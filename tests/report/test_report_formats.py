@@ -1,0 +1,83 @@
+"""JSON is the material; Markdown has the words and tables of the page."""
+
+import json
+
+import pytest
+
+from pfedul.report import report_content, write_report
+from pfedul.report.blocks import Gallery, Table
+from pfedul.report.sections.verdict import WORDS
+from report import example_material as example
+
+
+@pytest.mark.parametrize("name", example.VARIANTS)
+def test_json_is_the_material(name, tmp_path):
+    material = example.VARIANTS[name]()
+    write_report(material, "json", tmp_path / "report.json")
+    text = (tmp_path / "report.json").read_text()
+    assert json.loads(text) == material
+    assert list(json.loads(text)) == sorted(material)
+
+
+@pytest.mark.parametrize("name", ["full", "audited", "without_evidence"])
+def test_markdown_has_every_title_and_every_table(name, tmp_path):
+    material = example.VARIANTS[name]()
+    write_report(material, "md", tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text()
+    page = report_content(material)
+    assert all(f"\n## {section.title}\n" in text for section in page.sections)
+    tables = [b for section in page.sections for b in section.blocks if isinstance(b, Table)]
+    assert text.count("\n| ---") == len(tables) > 2
+    assert f"## Verdict: {page.banner.word}" in text
+
+
+def test_markdown_says_pictures_in_words(tmp_path):
+    write_report(example.full(), "md", tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text()
+    assert "<svg" not in text
+    galleries = [
+        block
+        for section in report_content(example.full()).sections
+        for block in section.blocks
+        if isinstance(block, Gallery)
+    ]
+    assert text.count("Pictures are in the HTML page") == len(galleries) > 5
+
+
+def test_a_configuration_cannot_leave_its_fence(tmp_path):
+    material = {**example.without_evidence(), "settings": 'name = "```"\n# <b>x</b>\n'}
+    write_report(material, "md", tmp_path / "report.md")
+    assert '````\nname = "```"\n# <b>x</b>\n````' in (tmp_path / "report.md").read_text()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_every_verdict_word_has_its_meaning_and_tone(word):
+    banner = report_content(example.leaking(word)).banner
+    assert (banner.word, banner.tone, banner.meaning) == (
+        word,
+        WORDS[word].tone,
+        WORDS[word].meaning,
+    )
+    assert (banner.tone == "good") == (word == "forgotten")
+
+
+def test_an_unknown_verdict_is_not_good_news():
+    assert report_content(example.leaking("splendid")).banner.tone == "unknown"
+
+
+@pytest.mark.parametrize("part", ["run", "settings", "request", "evidence", "clients", "applies"])
+def test_any_part_may_be_missing(part, tmp_path):
+    material = example.full()
+    material[part] = None
+    write_report(material, "md", tmp_path / "report.md")
+    del material[part]
+    write_report(material, "md", tmp_path / "report.md")
+
+
+@pytest.mark.parametrize("key", sorted(example.full()["evidence"]))
+def test_any_part_of_the_evidence_may_be_missing(key, tmp_path):
+    material = example.full()
+    del material["evidence"][key]
+    write_report(material, "md", tmp_path / "report.md")
+    material["evidence"][key] = None
+    write_report(material, "md", tmp_path / "report.md")
