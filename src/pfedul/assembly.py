@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def assemble_at_server(
 def assemble_without_data(settings: Settings, factory: ModelFactory) -> Workbench:
     """The model divided as the settings say."""
     personalization, options = PERSONALIZATIONS.parse(settings.personalization)
-    build = partial(build_initial, factory, settings.seed)
+    build = InitialModel(factory, settings.seed)
     model = build()
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
@@ -122,6 +122,26 @@ def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int
             f"The model cannot be trained on a single sample ({error}); "
             f"use a larger --batch-size, and leave out clients with one sample."
         ) from None
+
+
+@dataclass(frozen=True)
+class InitialModel:
+    """Makes the model as it is before training, the same in every process."""
+
+    factory: ModelFactory
+    seed: int
+
+    def __call__(self) -> nn.Module:
+        return build_initial(self.factory, self.seed)
+
+
+def reseeded(bench: Workbench, seed: int, clients: Collection[str]) -> Workbench:
+    """The same work with another seed, for some of the clients: other initial weights and draws."""
+    build = bench.build_model
+    if isinstance(build, InitialModel):
+        build = replace(build, seed=seed)
+    data = {client: bench.data[client] for client in clients}
+    return replace(bench, build_model=build, seed=seed, data=data)
 
 
 def build_initial(factory: ModelFactory, seed: int) -> nn.Module:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from pfedul import show, show_removal
+from pfedul import show, show_audit, show_removal
+from pfedul.audit.applies import best_audit, differences
+from pfedul.audit.ledger import read_audits
+from pfedul.cli_audit import audit, rehearse, report
+from pfedul.cli_parts import (
+    INTERRUPTED,
+    as_json_flag,
+    away_options,
+    client_options,
+    data_root_option,
+    example,
+    given,
+    opened,
+    options_of,
+    print_json,
+    run_argument,
+)
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, read_settings
 from pfedul.flower.commands import down, up
 from pfedul.models import MODELS
-from pfedul.options import option_name, plain_type
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records.exact import rank_agreement
 from pfedul.report import save_plan, save_score_map
@@ -28,8 +40,6 @@ from pfedul.store import LEDGER_FILE
 from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.removal import check_away, doomed_files
 from pfedul.version import __version__
-
-INTERRUPTED = 130
 
 
 class SentenceErrors(click.Group):
@@ -45,64 +55,18 @@ class SentenceErrors(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-def _example(text: str) -> Callable[[Any], Any]:
-    """The example at the foot of a command's help, kept as it is written."""
-
-    def add(command: click.Command) -> click.Command:
-        command.epilog = f"\b\nExample:\n  {text}"
-        return command
-
-    return add
-
-
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/json.md.")
-_run = click.argument("run", type=click.Path(path_type=Path))
-
-
-_clients = click.option(
-    "--client", "clients", multiple=True, metavar="ID", help="The client; may be given again."
-)
-_data_root = click.option("--data-root", help="Folder with the data files, if they have moved.")
-
-
 @click.group(cls=SentenceErrors)
 @click.version_option(__version__, package_name="pfedul")
 def main() -> None:
     """Train a personalised federation, forget a client, prove it."""
 
 
-def _options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """One command-line option for each field; what is not given stays out of the call."""
-    kinds = {"int": int, "float": float, "str": str, "bool": bool}
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        for spec in reversed(fields(kind)):
-            choices = spec.metadata["choices"]
-            default = "" if spec.default is None else f"  [default: {spec.default}]"
-            flag = plain_type(spec) == "bool"
-            command = click.option(
-                option_name(spec.name),
-                spec.name,
-                type=click.Choice(choices) if choices else kinds[plain_type(spec)],
-                is_flag=flag,
-                default=None,
-                help=spec.metadata["help"] + ("" if flag else default),
-            )(command)
-        return command
-
-    return add
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if value is not None}
-
-
-@_example("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
+@example("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
 @main.command()
-@_run
+@run_argument
 @click.option("--config", type=click.Path(path_type=Path), help="Options from a TOML file.")
-@_options_of(Settings)
-@_as_json
+@options_of(Settings)
+@as_json_flag
 def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None:
     """Train the federation in the folder RUN, or continue it.
 
@@ -111,7 +75,7 @@ def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None
     --rounds; an option that conflicts with the run is refused.
     """
     asked = read_toml(config) if config else {}
-    asked |= _given(options)
+    asked |= given(options)
     with _open_or_create(run, asked, config) as federation, show.training_bar() as report:
         before = federation.rounds
         try:
@@ -145,15 +109,15 @@ def _stop_after(rounds: int, run: Path) -> NoReturn:
 def _print_training(run: Path, before: int, as_json: bool) -> None:
     status = read_status(run)
     if as_json:
-        _print_json(status)
+        print_json(status)
     else:
         show.trained(status, before)
 
 
-@_example("pfedul status runs/digits")
+@example("pfedul status runs/digits")
 @main.command()
-@_run
-@_as_json
+@run_argument
+@as_json_flag
 def status(run: Path, as_json: bool) -> None:
     """Show the state of RUN: rounds, clients, accuracy, refused replies, size.
 
@@ -161,36 +125,36 @@ def status(run: Path, as_json: bool) -> None:
     """
     found = read_status(run)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         show.status(found)
 
 
-@_example("pfedul evaluate runs/digits --json")
+@example("pfedul evaluate runs/digits --json")
 @main.command()
-@_run
-@_data_root
-@_as_json
+@run_argument
+@data_root_option
+@as_json_flag
 def evaluate(run: Path, data_root: str | None, as_json: bool) -> None:
     """Measure each client's personal model on the client's own test samples."""
-    with _opened(run, data_root) as federation, show.waiting("Evaluating"):
+    with opened(run, data_root) as federation, show.waiting("Evaluating"):
         evaluation = federation.evaluate()
     if as_json:
-        _print_json(show.evaluation_data(evaluation))
+        print_json(show.evaluation_data(evaluation))
     else:
         show.evaluation(evaluation)
 
 
-@_example("pfedul inspect runs/digits --client client-03 --correction reset")
+@example("pfedul inspect runs/digits --client client-03 --correction reset")
 @main.command()
-@_run
-@_clients
-@_options_of(ForgetOptions)
+@run_argument
+@client_options
+@options_of(ForgetOptions)
 @click.option("--all", "every", is_flag=True, help="Every client's scores as a heat map.")
 @click.option("--exact", is_flag=True, help="Compare with the exact Fisher; reads clients' data.")
 @click.option("--save", type=click.Path(path_type=Path), help="Save the picture as FILE.png.")
-@_data_root
-@_as_json
+@data_root_option
+@as_json_flag
 def inspect(
     run: Path,
     clients: tuple[str, ...],
@@ -208,11 +172,11 @@ def inspect(
     """
     if every == bool(clients):
         raise PfedulError("Give either --client ID or --all.")
-    with _opened(run, data_root) as federation:
+    with opened(run, data_root) as federation:
         if every:
             _inspect_all(federation, save, as_json)
         else:
-            _inspect_targets(federation, clients, exact, save, as_json, _given(options))
+            _inspect_targets(federation, clients, exact, save, as_json, given(options))
 
 
 def _inspect_all(federation: Federation, save: Path | None, as_json: bool) -> None:
@@ -221,7 +185,7 @@ def _inspect_all(federation: Federation, save: Path | None, as_json: bool) -> No
     if save is not None:
         save_score_map(scores, layers, save)
     if as_json:
-        _print_json({"layers": layers, "scores": scores})
+        print_json({"layers": layers, "scores": scores})
     else:
         show_removal.heat_map(scores, layers)
 
@@ -244,7 +208,7 @@ def _inspect_targets(
         running = [layer.score for layer in plan.layers]
         found["rank_agreement"] = _agreement(found["exact_scores"], running)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     show_removal.plan(plan)
     if exact:
@@ -259,16 +223,16 @@ def _agreement(exact: list[float], running: list[float]) -> float | None:
     return None if math.isnan(found) else found
 
 
-@_example("pfedul forget runs/digits --client client-03")
+@example("pfedul forget runs/digits --client client-03")
 @main.command()
-@_run
-@_clients
-@_options_of(ForgetOptions)
-@click.option("--away", multiple=True, metavar="ID", help="This client recalibrates later.")
+@run_argument
+@client_options
+@options_of(ForgetOptions)
+@away_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_data_root
-@_as_json
+@data_root_option
+@as_json_flag
 def forget(
     run: Path,
     clients: tuple[str, ...],
@@ -284,20 +248,26 @@ def forget(
     The remaining clients then refit their personal parts locally. Interrupted, it
     is finished by calling it again.
     """
-    with _opened(run, data_root) as federation:
+    with opened(run, data_root) as federation:
         if dry_run:
             check_away(federation, clients, away)
-            _inspect_targets(federation, clients, False, None, as_json, _given(options))
+            _inspect_targets(federation, clients, False, None, as_json, given(options))
             _print_doomed(federation, clients, as_json)
             return
         _confirm(clients, yes)
         with show_removal.stages() as on_stage:
-            outcome = federation.forget(*clients, away=away, on_stage=on_stage, **_given(options))
-    found = outcome.as_json()
+            outcome = federation.forget(*clients, away=away, on_stage=on_stage, **given(options))
+        found = outcome.as_json()
+        rehearsed = best_audit(read_audits(federation.store.ledger), found)
+    evidence = None if rehearsed is None else rehearsed.evidence
+    others = [] if evidence is None else differences(evidence, found)
     if as_json:
-        _print_json(found)
-    else:
-        show_removal.outcome(found)
+        applies = None if evidence is None else {"holds": not others, "differences": others}
+        print_json({**found, "rehearsal": applies})
+        return
+    show_removal.outcome(found)
+    if evidence is not None:
+        show_audit.carried_over(evidence, others)
 
 
 def _print_doomed(federation: Federation, clients: tuple[str, ...], as_json: bool) -> None:
@@ -312,81 +282,71 @@ def _confirm(clients: tuple[str, ...], yes: bool) -> None:
         click.confirm(f"Forget {names} for good? This cannot be undone.", abort=True, err=True)
 
 
-@_example("pfedul recalibrate runs/digits")
+@example("pfedul recalibrate runs/digits")
 @main.command()
-@_run
-@_data_root
-@_as_json
+@run_argument
+@data_root_option
+@as_json_flag
 def recalibrate(run: Path, data_root: str | None, as_json: bool) -> None:
     """Let clients recalibrate that were away when another was forgotten."""
-    with _opened(run, data_root) as federation, show.waiting("Recalibrating"):
+    with opened(run, data_root) as federation, show.waiting("Recalibrating"):
         done = federation.recalibrate()
     if as_json:
-        _print_json({"recalibrated": done})
+        print_json({"recalibrated": done})
     else:
         show.line(f"Recalibrated: {', '.join(done) or 'nobody; all have done so'}.")
 
 
-@_example("pfedul admit runs/digits --client client-03 --again")
+@example("pfedul admit runs/digits --client client-03 --again")
 @main.command()
-@_run
+@run_argument
 @click.option("--client", required=True, metavar="ID", help="Who joins; its data must be known.")
 @click.option("--again", is_flag=True, help="Admit a forgotten client as a new one.")
-@_data_root
-@_as_json
+@data_root_option
+@as_json_flag
 def admit(run: Path, client: str, again: bool, data_root: str | None, as_json: bool) -> None:
     """Let a client join from the next round on, as a new one."""
-    with _opened(run, data_root) as federation:
+    with opened(run, data_root) as federation:
         federation.admit(client, again=again)
         rounds = federation.rounds
     if as_json:
-        _print_json({"client": client, "joined_round": rounds})
+        print_json({"client": client, "joined_round": rounds})
     else:
         show.line(f"Admitted {client}; it takes part from round {rounds + 1} on.")
 
 
-def _opened(run: Path, data_root: str | None) -> Federation:
-    later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
-    with show.waiting("Opening the run"):
-        return Federation.open(run, **later)
-
-
-@_example("pfedul datasets --json")
+@example("pfedul datasets --json")
 @main.command()
-@_as_json
+@as_json_flag
 def datasets(as_json: bool) -> None:
     """List the data sets and the partitions that deal them to clients."""
     tables = {"datasets": show.dataset_rows(DATASETS), "partitions": show.choice_rows(PARTITIONS)}
     _print_tables(tables, as_json)
 
 
-@_example("pfedul personalizations")
+@example("pfedul personalizations")
 @main.command()
-@_as_json
+@as_json_flag
 def personalizations(as_json: bool) -> None:
     """List the personalisations: what each shares, what it keeps, how it trains."""
     _print_tables({"personalizations": show.personalization_rows(PERSONALIZATIONS)}, as_json)
 
 
-@_example("pfedul models")
+@example("pfedul models")
 @main.command()
-@_as_json
+@as_json_flag
 def models(as_json: bool) -> None:
     """List the models and their options."""
     _print_tables({"models": show.choice_rows(MODELS)}, as_json)
 
 
-main.add_command(up)
-main.add_command(down)
+for further in (rehearse, audit, report, up, down):
+    main.add_command(further)
 
 
 def _print_tables(tables: dict[str, list[dict[str, str]]], as_json: bool) -> None:
     if as_json:
-        _print_json(tables)
+        print_json(tables)
         return
     for title, rows in tables.items():
         show.table(title, rows)
-
-
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2))

@@ -70,6 +70,7 @@ class Task:
     `number` is the round or the request that it belongs to, a part of the place of
     its random stream. `epochs` replaces the local epochs of the settings. `measured`
     asks for the accuracy of the result as well, so that no second message is needed.
+    `seed` replaces that of the settings, for other federations of the same clients.
     """
 
     action: str
@@ -77,6 +78,7 @@ class Task:
     epochs: int | None = None
     recalibration: Recalibration | None = None
     measured: bool = False
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def perform(
     wall, cpu = time.perf_counter(), time.process_time()
     _put_back(scratch)
     model = scratch.model
-    with one_thread(), random_stream(bench.seed, task.action, task.number, client):
+    seed = bench.seed if task.seed is None else task.seed
+    with one_thread(), random_stream(seed, task.action, task.number, client):
         reply = ACTIONS[task.action](
             bench, task, _job(bench, model, task, client, shared, personal)
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,21 +22,23 @@ from pfedul.assembly import (
     check_clients,
     load_data,
 )
+from pfedul.audit.ledger import Audit
+from pfedul.audit.levels import level_of
+from pfedul.audit.places import sweep
+from pfedul.beginning import first_rows, first_state
 from pfedul.client import Reply, Task, Workbench
 from pfedul.data import ClientData, fingerprint
 from pfedul.engine import Engine, start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
 from pfedul.ledger import Statement
-from pfedul.member import Member, member_of, read_members
+from pfedul.member import Member, read_members
 from pfedul.personal import InRunFolder, PersonalTensors, WithClients
 from pfedul.records.stored import FisherRecorder
 from pfedul.rows import (
-    client_row,
     evaluation_rows,
     refusal_rows,
     round_rows,
-    run_rows,
     settings_digest,
     settings_row,
 )
@@ -50,7 +53,6 @@ from pfedul.server import (
 )
 from pfedul.settings import OWN, Settings, from_mapping, merge, read_toml, write_toml
 from pfedul.store import (
-    INIT_FILE,
     SETTINGS_FILE,
     SHARED_FILE,
     Store,
@@ -59,7 +61,7 @@ from pfedul.store import (
     require_run,
     uninterrupted,
 )
-from pfedul.tensors import Tensors, read_tensors
+from pfedul.tensors import Tensors
 from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.plan import Plan
@@ -91,6 +93,7 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+StartEngine = Callable[[Workbench], Engine]
 
 
 class Federation:
@@ -106,14 +109,19 @@ class Federation:
         bench: Workbench,
         warnings: tuple[str, ...] = (),
         engine: Engine | None = None,
+        start: StartEngine | None = None,
     ) -> None:
-        """`engine`: one whose clients are elsewhere, with their data and personal tensors."""
+        """`engine`: one whose clients are elsewhere, with their data and personal tensors.
+
+        `start` gives the engine, where that is not the one that the settings name.
+        """
         self.settings = settings
         self.bench = bench
         self.known_data: Mapping[str, ClientData] = bench.data
         self.warnings = warnings
         self.store = store
         self._engine = engine
+        self._start = start or partial(start_engine, settings.engine, settings.workers)
         self.personal_place: PersonalTensors = (
             InRunFolder(store, bench) if engine is None else WithClients(store)
         )
@@ -121,6 +129,7 @@ class Federation:
         self.members = read_members(store.ledger)
         self.rounds: int = store.ledger.value("SELECT MAX(round) FROM rounds") or 0
         self._use_data_of(self.clients)
+        sweep(store.path, self.clients)
 
     @property
     def clients(self) -> list[str]:
@@ -152,7 +161,7 @@ class Federation:
         loaded = load_data(chosen, own_data)
         bench = assemble(chosen, loaded, own_model)
         check_clients(chosen, bench.data)
-        tensors, rows = _first_state(bench), [*_first_rows(bench), settings_row(chosen)]
+        tensors, rows = first_state(bench), [*first_rows(bench), settings_row(chosen)]
         store = Store.create(path, write_toml(chosen), tensors, rows)
         return cls(store, chosen, bench, loaded.warnings)
 
@@ -232,6 +241,26 @@ class Federation:
         """
         return forget(self, targets, ForgetOptions(**options), away, on_stage)
 
+    def rehearse(
+        self,
+        *targets: str,
+        level: str = "standard",
+        oracles: int | None = None,
+        away: Sequence[str] = (),
+        on_stage: OnStage | None = None,
+        **options: Any,
+    ) -> Audit:
+        """Forget these clients on a sealed copy and audit that in full; nothing is touched here.
+
+        `options` are those of `forget`, `level` is quick, standard or strict. The result is
+        written into the ledger, and holds for a later `forget` with the same hashes.
+        """
+        # Imported here: attacks take a second to import that others need not wait for.
+        from pfedul.audit.rehearsal import Rehearsal, rehearse
+
+        chosen, wish = level_of(level, oracles), ForgetOptions(**options)
+        return rehearse(Rehearsal(self, targets, wish, tuple(away), chosen), on_stage)
+
     def scores(self) -> dict[str, list[float]]:
         """Every client's contribution score on every shared layer (Eq. 6)."""
         return score_table(self)
@@ -286,7 +315,7 @@ class Federation:
     def engine(self) -> Engine:
         """Started when it is first needed."""
         if self._engine is None:
-            self._engine = start_engine(self.settings.engine, self.settings.workers, self.bench)
+            self._engine = self._start(self.bench)
         return self._engine
 
     def _refuse_while_pending(self) -> None:
@@ -384,6 +413,7 @@ class Federation:
         self.members = {n: m for n, m in self.members.items() if n not in targets}
         self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}
         self._use_data_of(self.clients)
+        sweep(self.store.path, self.clients)
 
     def welcome(self, member: Member) -> None:
         """Go on with one more client."""
@@ -466,21 +496,6 @@ def read_settings(path: Path) -> Settings:
 
 def _score(reply: Reply) -> ClientScore:
     return ClientScore(reply.metrics["accuracy"], reply.metrics["loss"], reply.samples)
-
-
-def _first_state(bench: Workbench) -> dict[str, Tensors]:
-    model = bench.build_model()
-    shared = read_tensors(model, bench.split.shared)
-    files = {INIT_FILE: shared, SHARED_FILE: shared}
-    if bench.split.personal:
-        personal = read_tensors(model, bench.split.personal)
-        files |= {personal_file(client): personal for client in bench.data}
-    return files
-
-
-def _first_rows(bench: Workbench) -> list[Statement]:
-    members = [member_of(name, parts) for name, parts in bench.data.items()]
-    return run_rows() + [client_row(member, 0) for member in members]
 
 
 def _refuse_remote(store: Store) -> None:

@@ -10,16 +10,34 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from pfedul.errors import PfedulError
 
-FORMAT = "2"
+FORMAT = "3"
 """Version of the run folder. A newer one is refused, not half-read."""
 
-SCHEMA = """
+_AUDIT_TABLES = """
+CREATE TABLE audits (
+    audit INTEGER PRIMARY KEY, kind TEXT NOT NULL, targets TEXT NOT NULL, made_at TEXT NOT NULL,
+    evidence TEXT NOT NULL);
+CREATE TABLE audit_clients (
+    audit INTEGER NOT NULL, client TEXT NOT NULL, figures TEXT NOT NULL,
+    PRIMARY KEY (audit, client));
+"""
+
+_UPGRADES = {"2": _AUDIT_TABLES}
+"""What an older format lacks: added by whoever opens such a ledger to work on it.
+
+To readers it looks as if it were there and empty; the file stays as it is, so that the
+version that wrote it can go on with it.
+"""
+
+SCHEMA = (
+    _AUDIT_TABLES
+    + """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE clients (
     client TEXT PRIMARY KEY, train_samples INTEGER NOT NULL, test_samples INTEGER NOT NULL,
@@ -69,6 +87,7 @@ CREATE TABLE commits (number INTEGER PRIMARY KEY, seconds REAL);
 CREATE TABLE files (path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, bytes INTEGER NOT NULL);
 CREATE TABLE pending (path TEXT PRIMARY KEY, staged TEXT NOT NULL);
 """
+)
 
 Statement = tuple[str, tuple[Any, ...]]
 
@@ -90,8 +109,12 @@ class Ledger:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         try:
+            if not read_only:
+                _upgrade(path)
             self._db = _connect(path, read_only)
             found = self.meta("format")
+            if read_only and found in _UPGRADES:
+                found = _seem_upgraded(self._db, found)
         except sqlite3.Error as error:
             raise PfedulError(f"{path} is not a readable pfedul ledger ({error}).") from None
         if found != FORMAT:
@@ -142,6 +165,37 @@ class Ledger:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _upgrade(path: Path) -> None:
+    """Bring a ledger of an older format up to this one, whole or not at all."""
+    with closing(_connect(path, read_only=False)) as database:
+        if _format(database) in _UPGRADES:
+            database.execute("BEGIN IMMEDIATE")
+            found = _format(database)  # nobody else can change it any more
+            for statement in _statements(_UPGRADES.get(found, "")):
+                database.execute(statement)
+            database.execute(*insert("meta", key="format", value=FORMAT))
+            database.execute("COMMIT")
+
+
+def _seem_upgraded(database: sqlite3.Connection, found: str) -> str:
+    """Give a reader what an older ledger lacks, in memory; returns the format that it now has."""
+    database.execute("PRAGMA query_only = OFF")
+    database.execute("PRAGMA temp_store = MEMORY")
+    for statement in _statements(_UPGRADES[found]):
+        database.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
+    database.execute("PRAGMA query_only = ON")
+    return FORMAT
+
+
+def _format(database: sqlite3.Connection) -> str:
+    row = database.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+    return "" if row is None else str(row["value"])
+
+
+def _statements(script: str) -> list[str]:
+    return [part.strip() for part in script.split(";") if part.strip()]
 
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:

@@ -126,6 +126,9 @@ def status(found: dict[str, Any]) -> None:
     line(f"folder    {', '.join(sizes)}")
     for request in found["requests"]:
         _print_request(request)
+    for item in found["audits"]:
+        of = ", ".join(item["targets"])
+        line(f"{item['kind']:<9} {item['audit']}: of {of}, {item['made_at']}: {item['verdict']}")
     _print_nodes(found)
     _print_refused(found["refused"])
 

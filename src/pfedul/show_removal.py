@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from pfedul.show import console, error_console, human_bytes, line, table
+from pfedul.show import SECONDS_BETWEEN_LINES, console, error_console, human_bytes, line, table
 from pfedul.unlearn.plan import Plan
 from pfedul.unlearn.removal import OnStage
 
@@ -74,16 +75,22 @@ def _field(share: float) -> Text:
 @contextmanager
 def stages() -> Iterator[OnStage]:
     """A bar for each stage of a removal, as far as it has come."""
-    columns = TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn()
+    words = TextColumn("{task.description:<14}")
+    columns = words, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     plain = not error_console.is_terminal
     with Bar(*columns, console=error_console, disable=plain) as bar:
         known: dict[str, Any] = {}
+        last_line = time.monotonic()
 
         def on_stage(stage: str, done: int, of: int) -> None:
+            nonlocal last_line
             if stage not in known:
                 known[stage] = bar.add_task(stage, total=of)
                 if plain:
                     error_console.print(f"{stage} ...")
+            elif plain and time.monotonic() - last_line > SECONDS_BETWEEN_LINES:
+                error_console.print(f"{stage} {done}/{of}")
+                last_line = time.monotonic()
             bar.update(known[stage], completed=done, total=of)
 
         yield on_stage

@@ -8,12 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pfedul.audit.ledger import Audit, read_audits
 from pfedul.federation import AT_NODES, read_settings
 from pfedul.ledger import Ledger
 from pfedul.store import (
+    CLIENTS,
     DEPLOYMENT,
     INIT_FILE,
     LEDGER_FILE,
+    ORACLES,
+    REHEARSAL,
+    REPORTS,
     SHARED_FILE,
     STAGING,
     require_run,
@@ -46,6 +51,7 @@ def read_status(path: Path) -> dict[str, Any]:
             "loss": ledger.rows("SELECT round, loss FROM rounds ORDER BY round"),
             "accuracy": _accuracy(ledger),
             "requests": [_request(item, ledger) for item in read_requests(ledger)],
+            "audits": [_audit(item) for item in read_audits(ledger)],
             "refused": ledger.rows("SELECT * FROM refusals ORDER BY round, client"),
             **_nodes(ledger, path),
             "cost": _cost(ledger),
@@ -63,6 +69,16 @@ def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
         "status": item.status,
         "not_recalibrated": not_recalibrated(ledger, item),
         "erased_at_client": erased_at_client(ledger, item),
+    }
+
+
+def _audit(item: Audit) -> dict[str, Any]:
+    return {
+        "audit": item.number,
+        "kind": item.kind,
+        "targets": list(item.targets),
+        "made_at": item.made_at,
+        "verdict": item.evidence["verdict"]["verdict"],
     }
 
 
@@ -124,7 +140,8 @@ def _cost(ledger: Ledger) -> dict[str, float | None]:
 
 def folder_size(path: Path) -> dict[str, int]:
     """Bytes of the run folder by part."""
-    names = ["shared", "initial", "personal", "records", "ledger", "deployment", "other"]
+    names = ["shared", "initial", "personal", "records", "ledger", "oracles", "rehearsal"]
+    names += ["reports", "deployment", "other"]
     parts = dict.fromkeys(names, 0)
     for file in _files(path):
         with suppress(FileNotFoundError):  # moved by a commit while we look
@@ -141,5 +158,6 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _part(file: Path) -> str:
     names = {SHARED_FILE: "shared", INIT_FILE: "initial", LEDGER_FILE: "ledger"}
-    folders = {"clients": "personal", "records": "records", DEPLOYMENT: "deployment"}
+    folders = {CLIENTS: "personal", "records": "records", DEPLOYMENT: "deployment"}
+    folders |= {ORACLES: "oracles", REHEARSAL: "rehearsal", REPORTS: "reports"}
     return names.get(str(file)) or folders.get(file.parts[0], "other")

@@ -33,6 +33,13 @@ INIT_FILE = "init.safetensors"
 SHARED_FILE = "shared.safetensors"
 LOCK_FILE = "lock"
 STAGING = "staging"
+ORACLES = "oracles"
+REHEARSAL = "rehearsal"
+"""Federations that audits train; see audit/places.py."""
+REPORTS = "reports"
+"""Pages that speak of clients who were there when they were written."""
+
+CLIENTS = "clients"
 DEPLOYMENT = "deployment"
 """What `pfedul up` keeps in the run folder; it may be there before the run is."""
 
@@ -42,12 +49,12 @@ FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
 
 def personal_file(client: str) -> str:
     """Where a client's personal tensors are, below the run folder."""
-    return f"clients/{client}/personal.safetensors"
+    return f"{CLIENTS}/{client}/personal.safetensors"
 
 
 def held_file(client: str) -> str:
     """Where the hash is of personal tensors that a client keeps itself, below the run folder."""
-    return f"clients/{client}/held.safetensors"
+    return f"{CLIENTS}/{client}/held.safetensors"
 
 
 def fisher_file(client: str) -> str:
@@ -112,7 +119,9 @@ class Store:
     def _finish_commit(self) -> None:
         """Move what the ledger says counts to its place; drop what it does not speak of."""
         pending = self.ledger.rows("SELECT staged, path FROM pending")
-        self._publish((row["staged"], row["path"]) for row in pending)
+        moves = [(row["staged"], row["path"]) for row in pending]
+        self._publish(moves)
+        self._forget_removals(moves)
         self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
 
     def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
@@ -133,6 +142,11 @@ class Store:
         for folder in {*folders, *(folder.parent for folder in folders)}:
             self._sync_folder(folder)
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+    def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
+        """What is removed is removed once: a later file of the same name is another one."""
+        if not all(staged for staged, _ in moves):
+            self.ledger.write([("DELETE FROM pending WHERE staged = ''", ())])
 
     def _sync_folder(self, folder: Path) -> None:
         """Sync a folder; one that a removal left empty goes as well."""
@@ -169,6 +183,20 @@ class Store:
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
         return self.path / (self._staged(name) if name in self._batch else name)
+
+    def state_digest(self) -> str:
+        """SHA-256 over the names and digests of all tensors that count: shared and personal.
+
+        Whole units that wait to be committed count already.
+        """
+        rows = self.ledger.rows("SELECT path, sha256 FROM files")
+        known = {row["path"]: row["sha256"] for row in rows} | self._batch
+        lines = [
+            f"{name} {known[name]}\n"
+            for name in sorted(known)
+            if (name == SHARED_FILE or name.startswith(f"{CLIENTS}/")) and self.has(name)
+        ]
+        return digest("".join(lines).encode())
 
     def write_settings(self, text: str) -> None:
         """Replace the configuration, whole or not at all."""
@@ -227,6 +255,7 @@ class Store:
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))
             self._publish(moves)
+            self._forget_removals(moves)
             self._publishing = False
             self._begin_batch()
             seconds = time.perf_counter() - started
@@ -299,7 +328,7 @@ def refuse_unusable(path: Path) -> None:
 
 
 _BEFORE_A_RUN = {
-    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, "clients"),
+    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
 }
 """A deployment, and what a process left that was killed while it moved a new run beside it."""
 

@@ -22,7 +22,7 @@ from pfedul.data.classes import classes_up_to
 from pfedul.data.dataset import Dataset, DatasetKind, Owners
 from pfedul.data.files import SearchPath
 from pfedul.data.images import BYTE_RANGE
-from pfedul.data.samples import TensorSamples, tensor_samples
+from pfedul.data.samples import ClientData, TensorSamples, tensor_samples
 from pfedul.data.split import stratified_split
 from pfedul.errors import PfedulError
 
@@ -53,6 +53,23 @@ def load(search: SearchPath, options: NpzOptions) -> Dataset:
     return Dataset(train, test, classes_up_to(largest), _owners(arrays, train, test, path))
 
 
+def read_parts(path: Path) -> ClientData:
+    """One client's two parts, as the file has them; it must say which samples were trained on."""
+    if not path.is_file():
+        raise PfedulError(f"There is no file {path}.")
+    arrays = _read(path)
+    missing = [key for key in _BOTH_PARTS if key not in arrays]
+    if missing:
+        raise PfedulError(
+            f"The file {path} lacks {missing[0]}: it must hold x_train, y_train (samples that were "
+            "trained on) and x_test, y_test (samples of the same kind that were not)."
+        )
+    return ClientData(_samples(arrays, "train", path), _samples(arrays, "test", path))
+
+
+_BOTH_PARTS = ("x_train", "y_train", "x_test", "y_test")
+
+
 def _find(search: SearchPath, file: str) -> Path:
     places = [Path(file), *(root / file for root in search.roots)]
     found = next((place for place in places if place.is_file()), None)
@@ -77,7 +94,7 @@ def _read(path: Path) -> Arrays:
 
 def _with_parts(arrays: Arrays, path: Path) -> Arrays:
     """The arrays by part: as given, or split if the file has only x and y."""
-    if {"x_train", "y_train", "x_test", "y_test"} <= arrays.keys():
+    if set(_BOTH_PARTS) <= arrays.keys():
         return arrays
     if not {"x", "y"} <= arrays.keys():
         has = ", ".join(arrays) or "nothing"

@@ -5,7 +5,6 @@ Flower is an extra, so what needs it is imported only when a command runs.
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pfedul import show
+from pfedul.cli_parts import as_json_flag, example, print_json, run_argument
 from pfedul.flower.extra import require_flower
 
 if TYPE_CHECKING:
     from pfedul.flower.deployment.down import Ended
     from pfedul.flower.deployment.up import Deployment
 
-_run = click.argument("run", type=click.Path(path_type=Path))
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/json.md.")
 
-
-@click.command(
-    epilog="\b\nExample:\n  pfedul up runs/hospitals --nodes 3",
-)
-@_run
+@example("pfedul up runs/hospitals --nodes 3")
+@click.command()
+@run_argument
 @click.option("--nodes", type=click.IntRange(min=1), help="How many nodes; 3 for a new run.")
 @click.option("--clients", multiple=True, metavar="ID", help="A node's client; may be given again.")
 @click.option("--host", help="Address that the server listens on.  [default: 127.0.0.1]")
@@ -46,7 +42,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON; see
     show_default=True,
     help="Seconds to wait until all are ready.",
 )
-@_as_json
+@as_json_flag
 def up(run: Path, as_json: bool, **wishes: Any) -> None:
     """Start a Flower deployment of RUN on this machine, for trying out.
 
@@ -62,7 +58,7 @@ def up(run: Path, as_json: bool, **wishes: Any) -> None:
         deployment = bring_up(run, Wish(**wishes))
     found = _described(run, deployment)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        print_json(found)
     else:
         _print_deployment(found)
 
@@ -115,9 +111,10 @@ def _print_deployment(found: dict[str, Any]) -> None:
         show.line(f"  {command}")
 
 
-@click.command(epilog="\b\nExample:\n  pfedul down runs/hospitals")
-@_run
-@_as_json
+@example("pfedul down runs/hospitals")
+@click.command()
+@run_argument
+@as_json_flag
 def down(run: Path, as_json: bool) -> None:
     """End the processes that 'pfedul up RUN' has started, and only those.
 
@@ -131,7 +128,7 @@ def down(run: Path, as_json: bool) -> None:
     if not ended.scrubbed:
         click.echo("Warning: the server's database may still hold deleted messages.", err=True)
     if as_json:
-        click.echo(json.dumps(_ended(run, ended), indent=2))
+        print_json(_ended(run, ended))
     elif ended.pids:
         names = ", ".join(process.name for process in ended.processes) or "leftovers"
         show.line(f"Ended {names}: {len(ended.pids)} processes with their children.")

@@ -42,7 +42,8 @@ class Outcome:
     """A request that was honoured.
 
     `before` and `after` are the remaining clients' accuracies with their personal
-    models on their own test samples. `rounds` counts global rounds: 0 unless
+    models on their own test samples. `state_sha256_after` is of all tensors that count
+    afterwards, shared and personal (`Store.state_digest`). `rounds` counts global rounds: 0 unless
     repair was asked for. `erased_at_client` says of targets that kept their personal
     tensors themselves whether they confirmed that these are erased.
     """
@@ -64,6 +65,7 @@ class Outcome:
     not_recalibrated: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     erased_at_client: Mapping[str, str] = field(default_factory=dict)
+    state_sha256_after: str = ""
 
     @staticmethod
     def from_json(

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfedul.client import Reply, Task
+from pfedul.client import Reply, Task, one_thread
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.personalization.recalibration import shared_statistics
@@ -24,6 +25,7 @@ from pfedul.store import (
     FISHER_RETAINED_FILE,
     FISHER_TOTAL_FILE,
     INIT_FILE,
+    REPORTS,
     SHARED_FILE,
     fisher_file,
     held_file,
@@ -229,6 +231,7 @@ def _remove(removal: Removal) -> None:
         shared_sha256_after=digests[1],
         not_recalibrated=() if removal.options.no_recalibration else (*missing, *removal.away),
         notes=plan.notes,
+        state_sha256_after=federation.store.state_digest(),
     )
     _commit(removal, outcome, shared)
 
@@ -248,7 +251,8 @@ def _digest_of_shared(federation: Federation) -> str:
 def _correct(removal: Removal) -> tuple[Plan, Tensors]:
     """Stages 1 and 2: at the server alone."""
     removal.on_stage("plan", 0, 1)
-    with removal.costs.stage("plan"):
+    # One thread, as at clients: with more of them the last bits of sums depend on their number.
+    with removal.costs.stage("plan"), one_thread():
         plan = make_plan(removal.federation, removal.targets, removal.options)
         corrected = plan.apply(removal.federation.shared)
     removal.on_stage("plan", 1, 1)
@@ -351,7 +355,7 @@ def _erase(removal: Removal) -> dict[str, int]:
     """Put the removal of all that belonged to the targets into the commit; say how much it is."""
     store = removal.federation.store
     removal.on_stage("erasure", 0, 1)
-    with removal.costs.stage("erasure"):
+    with removal.costs.stage("erasure"), one_thread():
         rows = ledger_of.count_rows(store.ledger, removal.targets)
         files = doomed_files(removal.federation, removal.targets, _erase_records(removal))
         sizes = sum(store.locate(name).stat().st_size for name in files)
@@ -363,9 +367,17 @@ def _erase(removal: Removal) -> dict[str, int]:
 def doomed_files(
     federation: Federation, targets: Sequence[str], also: Sequence[str] = ()
 ) -> list[str]:
-    """The files of the run that must go with these targets."""
+    """The files of the run that must go with these targets.
+
+    Reports are about the run as it was, and name the targets among those who remain.
+    """
     own = [file(target) for file in (personal_file, held_file, fisher_file) for target in targets]
-    return [name for name in dict.fromkeys([*own, *also]) if federation.store.has(name)]
+    known = dict.fromkeys([*own, *also, *_reports(federation.store.path)])
+    return [name for name in known if federation.store.has(name)]
+
+
+def _reports(run: Path) -> list[str]:
+    return sorted(file.relative_to(run).as_posix() for file in (run / REPORTS).rglob("*"))
 
 
 def _erase_records(removal: Removal) -> list[str]:
@@ -455,6 +467,7 @@ def _repaired(removal: Removal, outcome: Outcome, rounds: int) -> Outcome:
         stages=added(outcome.stages, removal.costs.stages),
         bytes_broadcast=outcome.bytes_broadcast + rounds * per_round,
         shared_sha256_after=_digest_of_shared(federation),
+        state_sha256_after=federation.store.state_digest(),
     )
 
 

@@ -19,7 +19,7 @@ NOT_CONFIRMED = "erasure at the client not confirmed"
 
 CLIENT_TABLES = (
     *("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations"),
-    "nodes",
+    *("nodes", "audit_clients"),
 )
 """Every table with rows that speak of one client."""
 

@@ -1,0 +1,102 @@
+"""Where an audit keeps federations of its own, below the run folder, and when they must go.
+
+`oracles/KEY` holds federations that were trained without the targets. They hold
+nothing of a client that is not with the run, and stay for the next audit.
+`rehearsal/` is sealed: copies of the run, and its twins, have the targets in them.
+It is emptied when a rehearsal ends; what a killed one left goes with the next
+rehearsal or removal. Whatever is opened, no federation stays that has a client in
+it whom the run has forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Collection
+from contextlib import closing
+from pathlib import Path
+
+from pfedul.errors import PfedulError
+from pfedul.ledger import Ledger
+from pfedul.store import (
+    DEPLOYMENT,
+    LEDGER_FILE,
+    LOCK_FILE,
+    ORACLES,
+    REHEARSAL,
+    REPORTS,
+    STAGING,
+    own_errors,
+)
+
+_NOT_COPIED = (ORACLES, REHEARSAL, REPORTS, STAGING, DEPLOYMENT, LOCK_FILE)
+
+
+def sweep(run: Path, present: Collection[str]) -> None:
+    """Remove federations of earlier audits that have somebody in them who is not present."""
+    with own_errors(run):
+        for folder in [*(run / ORACLES).glob("*"), *(run / REHEARSAL).glob("*")]:
+            if not _members(folder) <= set(present):
+                _remove(folder)
+        for place in (run / ORACLES, run / REHEARSAL):
+            if place.is_dir() and not any(place.iterdir()):
+                place.rmdir()
+
+
+def clear_rehearsal(run: Path) -> None:
+    """Erase all that a rehearsal made and that has the targets in it."""
+    with own_errors(run):
+        _remove(run / REHEARSAL)
+
+
+def _remove(path: Path) -> None:
+    """Loudly: what cannot be removed may have somebody in it who asked to be forgotten."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _members(folder: Path) -> set[str]:
+    """Everybody whom a federation has seen; of one that cannot be read: nobody known."""
+    try:
+        with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
+            names = {row["client"] for row in ledger.rows("SELECT client FROM clients")}
+            return names | {row["value"] for row in ledger.rows(_SEEN)}
+    except (PfedulError, sqlite3.Error):
+        return {"?"}  # no client's name: half a folder, left by a kill, is of no use
+
+
+_SEEN = "SELECT value FROM requests, json_each(requests.targets)"
+"""A twin that was unlearned still has its targets' traces: that is what is measured."""
+
+
+def sealed_copy(source: Path, run: Path, name: str) -> Path:
+    """A copy of a run folder in which a client can be forgotten, below the rehearsal of `run`.
+
+    Tensors are linked, not copied: files of a run are replaced, never written to.
+    """
+    place = run / REHEARSAL / name
+    with own_errors(run):
+        _remove(place)
+        place.parent.mkdir(exist_ok=True)
+        shutil.copytree(source, place, ignore=_left_out(source), copy_function=_link_or_copy)
+    return place
+
+
+def _left_out(run: Path) -> Callable[[str, list[str]], list[str]]:
+    def names(folder: str, found: list[str]) -> list[str]:
+        return [name for name in found if Path(folder) == run and name in _NOT_COPIED]
+
+    return names
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    if source.endswith(".safetensors"):
+        try:
+            os.link(source, target)
+            return
+        except OSError:  # a file system without links
+            pass
+    shutil.copy2(source, target)

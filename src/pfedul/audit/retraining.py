@@ -1,0 +1,150 @@
+"""Federations that an audit trains: oracles without the targets, and twins with them.
+
+An *oracle* is the run's own configuration, retrained from its first round without
+the targets, with another seed: other initial weights, other batches, the same data.
+It is what a removal is measured against. A *twin* is the same with the targets, to
+be unlearned in turn: attacks that compare many unlearned with many retrained models
+need several. Both are ordinary run folders, so a killed audit goes on where it was.
+
+What an oracle does not repeat: a client that joined late is in it from the first
+round, and rounds that repaired an earlier removal are ordinary ones.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pfedul.assembly import reseeded
+from pfedul.beginning import first_rows, first_state
+from pfedul.client import Workbench
+from pfedul.engine import Engine
+from pfedul.engine.borrowed import BorrowedEngine
+from pfedul.ledger import Ledger
+from pfedul.randomness import derive_seed
+from pfedul.rows import settings_row
+from pfedul.settings import Settings, write_toml
+from pfedul.store import LEDGER_FILE, ORACLES, REHEARSAL, Store
+from pfedul.tensorfile import digest
+
+if TYPE_CHECKING:
+    from pfedul.federation import Federation
+
+_HEADER = "# Trained for an audit, on the data of the run around it; it cannot be trained alone.\n"
+_COMMITS = 5
+"""A federation of an audit is committed about so often on its way: resumable, and cheap."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One federation to train: where it is kept, with which seed, on whose data."""
+
+    name: str
+    folder: Path
+    seed: int
+    clients: tuple[str, ...]
+    record: str
+
+    @property
+    def begun(self) -> bool:
+        return (self.folder / LEDGER_FILE).is_file()
+
+
+def oracle_recipes(federation: Federation, targets: Sequence[str], count: int) -> list[Recipe]:
+    """Oracles 1 to `count`; the same ones whenever the same removal is audited."""
+    clients = [client for client in federation.clients if client not in targets]
+    return [
+        _recipe(federation, f"oracle {number}", ORACLES, clients, "none")
+        for number in range(1, count + 1)
+    ]
+
+
+def twin_recipes(federation: Federation, count: int) -> list[Recipe]:
+    """Twins of the run, everybody included."""
+    record = federation.settings.record
+    return [
+        _recipe(federation, f"twin {number}", REHEARSAL, federation.clients, record)
+        for number in range(1, count + 1)
+    ]
+
+
+def _recipe(
+    federation: Federation, name: str, place: str, clients: Sequence[str], record: str
+) -> Recipe:
+    seed = derive_seed(federation.settings.seed, "audit", name) % 2**31
+    members = {client: federation.members[client].data_sha256 for client in clients}
+    fixed = asdict(_settings(federation.settings, seed, 0, record))
+    key = digest(json.dumps([fixed, members], sort_keys=True).encode())[:16]
+    return Recipe(name, federation.store.path / place / key, seed, tuple(clients), record)
+
+
+def _settings(settings: Settings, seed: int, rounds: int, record: str) -> Settings:
+    return replace(
+        settings,
+        seed=seed,
+        rounds=rounds,
+        record=record,
+        evaluate_every=0,
+        checkpoint_every=max(1, rounds // _COMMITS),
+        data_root=None,
+        engine="auto",
+        workers=None,
+    )
+
+
+def open_recipe(
+    federation: Federation, recipe: Recipe, progress: Callable[[int], None] | None = None
+) -> Federation:
+    """The federation of a recipe, trained as long as the run was; `progress` is told of replies."""
+    settings = _settings(federation.settings, recipe.seed, federation.rounds, recipe.record)
+    bench = reseeded(federation.bench, recipe.seed, recipe.clients)
+    start = lend(federation.engine, recipe.seed)
+    made = type(federation)(_store(recipe, settings, bench), settings, bench, start=start)
+    try:
+        told = progress or (lambda _: None)
+        made.train(federation.rounds, lambda at: told((at.round - 1) * at.clients + at.replies))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
+    """How a federation is started that works on another's engine."""
+    return partial(_borrow, engine, seed)
+
+
+def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
+    return BorrowedEngine(engine, seed)
+
+
+def _store(recipe: Recipe, settings: Settings, bench: Workbench) -> Store:
+    if recipe.begun:
+        return Store.open(recipe.folder)
+    shutil.rmtree(recipe.folder, ignore_errors=True)
+    rows = [*first_rows(bench), settings_row(settings)]
+    return Store.create(recipe.folder, _HEADER + write_toml(settings), first_state(bench), rows)
+
+
+def replies_left(federation: Federation, recipes: Collection[Recipe]) -> int:
+    """How many replies of clients have yet to come in for these federations to be trained."""
+    left = 0
+    for recipe in recipes:
+        rounds = federation.rounds - rounds_done(recipe)
+        asked = max(1, round(federation.settings.participation * len(recipe.clients)))
+        left += max(0, rounds) * asked
+    return left
+
+
+def rounds_done(recipe: Recipe) -> int:
+    """Committed rounds of a recipe's federation so far."""
+    if not recipe.begun:
+        return 0
+    with closing(Ledger(recipe.folder / LEDGER_FILE, read_only=True)) as ledger:
+        return int(ledger.value("SELECT COUNT(*) FROM rounds"))

@@ -1,0 +1,27 @@
+"""The tensor files and ledger rows that a new run begins with."""
+
+from __future__ import annotations
+
+from pfedul.client import Workbench
+from pfedul.ledger import Statement
+from pfedul.member import member_of
+from pfedul.rows import client_row, run_rows
+from pfedul.store import INIT_FILE, SHARED_FILE, personal_file
+from pfedul.tensors import Tensors, read_tensors
+
+
+def first_state(bench: Workbench) -> dict[str, Tensors]:
+    """The tensor files of a new run."""
+    model = bench.build_model()
+    shared = read_tensors(model, bench.split.shared)
+    files = {INIT_FILE: shared, SHARED_FILE: shared}
+    if bench.split.personal:
+        personal = read_tensors(model, bench.split.personal)
+        files |= {personal_file(client): personal for client in bench.data}
+    return files
+
+
+def first_rows(bench: Workbench) -> list[Statement]:
+    """The ledger's rows of a new run."""
+    members = [member_of(name, parts) for name, parts in bench.data.items()]
+    return run_rows() + [client_row(member, 0) for member in members]

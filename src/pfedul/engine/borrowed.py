@@ -1,0 +1,35 @@
+"""The engine of one federation, lent to another of the same clients.
+
+Workers and data are then there once, however many federations are trained for an
+audit; each has a seed of its own, which travels with its tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+
+from pfedul.client import Reply, Task
+from pfedul.engine.protocol import Engine, LocatePersonal
+from pfedul.tensors import Tensors
+
+
+class BorrowedEngine:
+    """Works as its lender does, with another seed; closing it leaves the lender at work."""
+
+    def __init__(self, lender: Engine, seed: int) -> None:
+        self.in_process = lender.in_process
+        self._lender = lender
+        self._seed = seed
+
+    def run(
+        self,
+        task: Task,
+        clients: Sequence[str],
+        shared: Tensors,
+        locate_personal: LocatePersonal,
+    ) -> Generator[Reply, None, None]:
+        return self._lender.run(replace(task, seed=self._seed), clients, shared, locate_personal)
+
+    def close(self) -> None:
+        """The lender goes on."""

@@ -1,0 +1,108 @@
+"""A ledger of the format before audits: readers leave it as it is, others bring it up."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from auditing import tables
+from commands import succeed
+from forgetting_kill import copied
+from pfedul import PfedulError
+from pfedul.ledger import FORMAT, Ledger
+from pfedul.status import read_status
+from toys import create, reopen
+
+AUDIT_TABLES = ("audits", "audit_clients")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A trained run as the version before audits left it."""
+    run = tmp_path_factory.mktemp("ledger") / "run"
+    with create(run, rounds=1) as federation:
+        federation.train()
+    set_format(run, "2", drop=AUDIT_TABLES)
+    return run
+
+
+@pytest.fixture
+def run(start, tmp_path):
+    return copied(start, tmp_path / "run")
+
+
+def set_format(run, number, drop=()):
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        for table in drop:
+            database.execute(f"DROP TABLE {table}")
+        database.execute("UPDATE meta SET value = ? WHERE key = 'format'", (number,))
+        database.commit()
+
+
+def schema(run):
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        return set(database.execute("SELECT name, sql FROM sqlite_master"))
+
+
+def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
+    before = tables(run)
+    with reopen(run) as federation:
+        assert federation.rounds == 1
+        assert federation.store.ledger.meta("format") == FORMAT
+    after = tables(run)
+    assert {name: after.pop(name) for name in AUDIT_TABLES} == {"audits": [], "audit_clients": []}
+    for found, number in ((before, "2"), (after, FORMAT)):
+        found["meta"] = sorted(found["meta"], key=lambda row: row["key"])
+        assert {"key": "format", "value": number} in found["meta"]
+        found["meta"].remove({"key": "format", "value": number})
+    assert before == after
+    with reopen(run) as federation:
+        federation.train(2)
+    with create(tmp_path / "new", rounds=1):
+        pass
+    assert schema(run) == schema(tmp_path / "new")
+
+
+def test_status_and_report_read_it_and_leave_it_as_it_is(run):
+    """The version that wrote it must still be able to go on with it."""
+    before = (run / "ledger.db").read_bytes()
+    assert read_status(run)["rounds"] == 1
+    assert "1 of 1" in succeed("status", run)
+    succeed("report", run, "--output", run.parent / "report.md", "--format", "md")
+    assert (run / "ledger.db").read_bytes() == before
+
+
+def test_it_is_read_where_nothing_can_be_written(run, monkeypatch):
+    """A disk that is mounted to be read only."""
+    before = (run / "ledger.db").read_bytes()
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+    assert read_status(run)["rounds"] == 1
+    with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
+        assert ledger.rows("SELECT * FROM audits") == []
+        assert len(ledger.rows("SELECT * FROM clients")) == 3
+    with pytest.raises(PfedulError, match=r"ledger\.db"):
+        Ledger(run / "ledger.db")
+    assert (run / "ledger.db").read_bytes() == before
+
+
+def test_a_reader_of_a_new_ledger_cannot_write(run):
+    with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
+        for sql in ("DELETE FROM clients", "INSERT INTO meta VALUES ('a', 'b')"):
+            with pytest.raises(PfedulError, match="cannot be written"):
+                ledger.write([(sql, ())])
+
+
+def test_brought_up_by_two_at_once_it_is_brought_up_once(run):
+    with closing(Ledger(run / "ledger.db")) as one, closing(Ledger(run / "ledger.db")) as two:
+        assert one.meta("format") == two.meta("format") == FORMAT
+
+
+@pytest.mark.parametrize("number", ["1", "99"])
+def test_older_and_newer_ones_are_refused_and_left_as_they_are(number, run):
+    set_format(run, number)
+    before = (run / "ledger.db").read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(PfedulError, match=f"has format {number}"):
+            Ledger(run / "ledger.db", read_only=read_only)
+    assert (run / "ledger.db").read_bytes() == before
