@@ -19,13 +19,15 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train a federation on the embedded digits, then forget one of its clients
+demo: $(READY)  ## train a federation on embedded digits, rehearse a removal, do it, write the report
 	@rm -rf $(DEMO_RUN)
 	$(BIN)/pfedul train $(DEMO_RUN) --config demo.toml
-	$(BIN)/pfedul evaluate $(DEMO_RUN)
 	$(BIN)/pfedul inspect $(DEMO_RUN) --client client-05
+	$(BIN)/pfedul rehearse $(DEMO_RUN) --client client-05 --level quick
 	$(BIN)/pfedul forget $(DEMO_RUN) --client client-05 --yes
 	$(BIN)/pfedul status $(DEMO_RUN)
+	$(BIN)/pfedul report $(DEMO_RUN)
+	@echo "Open $(DEMO_RUN)/reports/report.html in a browser; docs/report.md says how to read it."
 
 test: $(READY)  ## run the test suite
 	$(BIN)/python -m pytest --ignore=tests/deploy
