@@ -215,7 +215,7 @@ def test_a_verdict_about_other_tensors_is_not_shown_as_the_verdict(pages):
     assert 'id="verdict-heading">evidence does not apply<' in text
     reasons = example.other_tensors()["evidence"]["verdict"]["reasons"]
     assert not [reason for reason in reasons if reason in text]
-    assert "Tests without a leak" not in text
+    assert "Tests that see no leak" not in text
     assert 'class="banner good"' in pages("full")
     assert all(reason in pages("full") for reason in reasons)
 

@@ -21,8 +21,8 @@ class Word:
 WORDS = {
     "forgotten": Word(
         "good",
-        "Every test gives what retraining without the client gives, within the spread of "
-        "retraining.",
+        "No test tells the outcome from retraining without the client: it lies within the "
+        "spread of retraining.",
     ),
     "partly forgotten": Word(
         "mixed", "Less can be told about the client than before, but more than after retraining."
@@ -137,9 +137,9 @@ def _tests_tile(view: View) -> Tile | None:
     tests = view.tests()
     if not tests:
         return None
-    within = sum(test["finding"] in {"within", "nothing to see"} for test in tests)
+    silent = sum(test["finding"] not in {"leak", "reduced leak", "below"} for test in tests)
     oracles = counted(len(view.found.get("oracles") or ()), "retrained model")
-    return Tile("Tests without a leak", f"{within} of {len(tests)}", f"compared with {oracles}")
+    return Tile("Tests that see no leak", f"{silent} of {len(tests)}", f"compared with {oracles}")
 
 
 def _power_tile(view: View) -> Tile | None:
