@@ -29,11 +29,23 @@ def _why(view: View, plan: Json) -> str:
     layers = plan["layers"]
     chosen = [layer["name"] for layer in layers if layer["selected"]]
     return (
-        f"{len(chosen)} of {counted(len(layers), 'shared layer')} were corrected: "
-        f"{joined(chosen, 'none')}. A layer's score is the share that {joined(view.targets)} had "
-        f"in shaping it, from records that training kept. Layers above the threshold "
-        f"{plan['threshold']:.4f} are taken for shaped by the client and corrected "
-        f"with {plan['correction']}; the others are left alone."
+        f"{len(chosen)} of {counted(len(layers), 'shared layer')} were corrected with "
+        f"{plan['correction']}: {joined(chosen, 'none')}. A layer's score is the share that "
+        f"{joined(view.targets)} had in shaping it, from records that training kept. "
+        f"{_rule(plan)}"
+    )
+
+
+def _rule(plan: Json) -> str:
+    above = [layer["score"] > plan["threshold"] for layer in plan["layers"]]
+    if above == [bool(layer["selected"]) for layer in plan["layers"]]:
+        return (
+            f"Layers above the threshold {plan['threshold']:.4f} are taken for shaped by the "
+            "client and corrected; the others are left alone."
+        )
+    return (
+        f"{sum(above)} of them are above the threshold {plan['threshold']:.4f}; the options of "
+        "the removal chose others or more."
     )
 
 
