@@ -12,17 +12,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pfedul.audit import ledger as ledger_of
 from pfedul.audit.brought import check_labels
-from pfedul.audit.evidence import circumstances, client_aucs, examined, oracle_preservation
+from pfedul.audit.evidence import circumstances, client_figures, examined, removal_part
 from pfedul.audit.exam import check_enough, draw_exam
 from pfedul.audit.examination import Case, Examiner
 from pfedul.audit.levels import Level
 from pfedul.audit.preparing import Retrained, trained_oracles
 from pfedul.audit.questioning import ask_all, surfaces_of
-from pfedul.audit.rehearsal import OUTCOME, Price, level_words, price, shown_path, spent_since
+from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_since
 from pfedul.audit.retraining import Recipe, oracle_recipes
 from pfedul.audit.state import state_of
 from pfedul.data import ClientData, parse_backdoor
@@ -99,11 +99,22 @@ def audit_after(asked: Inquiry, on_stage: OnStage | None = None) -> ledger_of.Au
     tell("attacks", 0, 1)
     found = examined(examiner, [], federation.bench, GONE)
     tell("attacks", 1, 1)
-    evidence = {**_known(asked, oracles), **found, "relearn": None}
-    if _trained_on(asked):
+    outcome = requests.read_outcome(federation.store.ledger, asked.request)
+    evidence = {
+        **circumstances(federation, ledger_of.AFTER_THE_FACT, asked.command(), asked.level.name),
+        **removal_part(federation, outcome, oracles),
+        "hashes": {
+            "shared_before": outcome.shared_sha256_before,
+            "shared_after": _shared_now(asked),
+            "state_after": federation.store.state_digest(),
+        },
+        **found,
+        "relearn": None,
+    }
+    if outcome.shared_sha256_after != _shared_now(asked):
         evidence["verdict"]["limits"].append(_TRAINED_ON)
     evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, federation, *oracles)
-    clients = _client_figures(asked, oracles, examiner)
+    clients = client_figures(federation.clients, outcome, oracles, examiner, {})
     return ledger_of.write_audit(federation.store.ledger, evidence, clients)
 
 
@@ -121,57 +132,6 @@ def _case(asked: Inquiry, oracles: list[Retrained], tell: OnStage) -> Case:
     return Case(exam, surfaces, answers["candidate"], retrained, target=target)
 
 
-def _known(asked: Inquiry, oracles: list[Retrained]) -> dict[str, Any]:
-    """What the ledger says of the removal, beside what is measured now."""
-    federation, known = asked.federation, asked.request.outcome
-    assert known is not None
-    before = requests.read_outcome(federation.store.ledger, asked.request).before
-    spent = federation.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
-    stages = {name: cost["cpu_seconds"] for name, cost in known["stages"].items()}
-    return {
-        **circumstances(federation, ledger_of.AFTER_THE_FACT, asked.command(), asked.level.name),
-        "targets": list(asked.request.targets),
-        "options": known["options"],
-        "oracles": [oracle.as_json(federation.rounds) for oracle in oracles],
-        "twins": [],
-        "hashes": {
-            "shared_before": known["shared_sha256_before"],
-            "shared_after": _shared_now(asked),
-            "state_after": federation.store.state_digest(),
-        },
-        "plan": known["plan"],
-        "outcome": {key: known[key] for key in OUTCOME},
-        "preservation": {"oracle": oracle_preservation(before, oracles)},
-        "cost": {
-            "forget_cpu_seconds": sum(s for name, s in stages.items() if name != "evaluation"),
-            "retrain_cpu_seconds": sum(o.cpu_seconds for o in oracles) / len(oracles),
-            "training_cpu_seconds": float(spent),
-        },
-    }
-
-
 def _shared_now(asked: Inquiry) -> str:
     sql = "SELECT sha256 FROM files WHERE path = ?"
     return str(asked.federation.store.ledger.value(sql, SHARED_FILE))
-
-
-def _trained_on(asked: Inquiry) -> bool:
-    assert asked.request.outcome is not None
-    return bool(asked.request.outcome["shared_sha256_after"] != _shared_now(asked))
-
-
-def _client_figures(
-    asked: Inquiry, oracles: list[Retrained], examiner: Examiner
-) -> dict[str, dict[str, Any]]:
-    outcome = requests.read_outcome(asked.federation.store.ledger, asked.request)
-    aucs = client_aucs(examiner)
-    return {
-        client: {
-            "scores": [],
-            "before": outcome.before.get(client),
-            "after": outcome.after.get(client),
-            "oracle": [oracle.accuracies.get(client) for oracle in oracles],
-            "auc": aucs.get(client),
-        }
-        for client in asked.federation.clients
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from pfedul.audit.verdict import Finding
 from pfedul.client import Workbench
 from pfedul.rows import now
 from pfedul.store import SETTINGS_FILE
+from pfedul.unlearn.outcome import Outcome
 from pfedul.version import __version__
 
 if TYPE_CHECKING:
@@ -165,6 +166,64 @@ def _backdoor(examiner: Examiner) -> Row | None:
     models = examiner.case.models
     figures = {name: examiner.trigger_success(m).as_json() for name, m in models.items()}
     return {"label": planted.label, "figures": figures, "finding": backdoor.finding}
+
+
+OUTCOME = (
+    *("pps", "pps_interval", "cfi", "cfi_interval", "rounds", "bytes_broadcast"),
+    *("stages", "erased", "notes"),
+)
+
+
+def removal_part(
+    federation: Federation,
+    outcome: Outcome,
+    oracles: Sequence[Retrained],
+    twins: Sequence[Retrained] = (),
+) -> Row:
+    """What the document says of the removal, and of the federations it is measured against."""
+    known = outcome.as_json()
+    return {
+        "targets": known["targets"],
+        "options": known["options"],
+        "oracles": [oracle.as_json(federation.rounds) for oracle in oracles],
+        "twins": [twin.as_json(federation.rounds) for twin in twins],
+        "plan": known["plan"],
+        "outcome": {key: known[key] for key in OUTCOME},
+        "preservation": {"oracle": oracle_preservation(outcome.before, oracles)},
+        "cost": _cost(federation, outcome, oracles),
+    }
+
+
+def _cost(federation: Federation, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
+    """In CPU seconds; the evaluation of a removal is no part of it."""
+    stages = {name: cost.cpu_seconds for name, cost in outcome.stages.items()}
+    spent = federation.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
+    return {
+        "forget_cpu_seconds": sum(s for name, s in stages.items() if name != "evaluation"),
+        "retrain_cpu_seconds": sum(oracle.cpu_seconds for oracle in oracles) / len(oracles),
+        "training_cpu_seconds": float(spent),
+    }
+
+
+def client_figures(
+    clients: Iterable[str],
+    outcome: Outcome,
+    oracles: Sequence[Retrained],
+    examiner: Examiner,
+    scores: Mapping[str, Sequence[float]],
+) -> dict[str, Row]:
+    """What is known of single remaining clients: rows of their own, erased when they leave."""
+    aucs = client_aucs(examiner)
+    return {
+        client: {
+            "scores": list(scores.get(client, ())),
+            "before": outcome.before.get(client),
+            "after": outcome.after.get(client),
+            "oracle": [oracle.accuracies.get(client) for oracle in oracles],
+            "auc": aucs.get(client),
+        }
+        for client in clients
+    }
 
 
 def oracle_preservation(before: Mapping[str, float], oracles: Sequence[Retrained]) -> Row:

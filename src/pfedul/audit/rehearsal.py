@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfedul.audit import ledger as ledger_of
-from pfedul.audit.evidence import circumstances, client_aucs, examined, oracle_preservation
+from pfedul.audit.evidence import circumstances, client_figures, examined, removal_part
 from pfedul.audit.exam import Exam, check_enough, draw_exam
 from pfedul.audit.examination import Case, Examiner
 from pfedul.audit.levels import Level
@@ -196,32 +196,21 @@ def _measured(
     shown = ("candidate", "untouched", *(f"oracle {n + 1}" for n in range(len(oracles))))
     starts = {name: states[name].shared for name in shown}
     wanted = old_accuracy(exam, answers["untouched"])
-    known = removed.outcome.as_json()
+    outcome = removed.outcome
     evidence = {
         **circumstances(federation, ledger_of.REHEARSAL, asked.command(), asked.level.name),
-        "targets": list(asked.targets),
-        "options": known["options"],
-        "oracles": [oracle.as_json(federation.rounds) for oracle in oracles],
-        "twins": [twin.as_json(federation.rounds) for twin in twins],
+        **removal_part(federation, outcome, oracles, twins),
         "hashes": {
-            "shared_before": known["shared_sha256_before"],
-            "shared_after": known["shared_sha256_after"],
-            "state_after": known["state_sha256_after"],
+            "shared_before": outcome.shared_sha256_before,
+            "shared_after": outcome.shared_sha256_after,
+            "state_after": outcome.state_sha256_after,
         },
-        "plan": known["plan"],
-        "outcome": {key: known[key] for key in OUTCOME},
         **found,
         "relearn": relearn_time(bench, exam, starts, wanted, tell),
-        "preservation": {"oracle": oracle_preservation(removed.outcome.before, oracles)},
-        "cost": _cost(federation, removed, oracles),
     }
-    return evidence, _client_figures(asked, removed, oracles, examiner)
-
-
-OUTCOME = (
-    *("pps", "pps_interval", "cfi", "cfi_interval", "rounds", "bytes_broadcast"),
-    *("stages", "erased", "notes"),
-)
+    remaining, scores = list(removed.state.personal), score_table(federation)
+    clients = client_figures(remaining, outcome, oracles, examiner, scores)
+    return evidence, {name: {**row, "away": name in asked.away} for name, row in clients.items()}
 
 
 def _exam(asked: Rehearsal) -> Exam:
@@ -261,37 +250,3 @@ def _case(asked: Rehearsal, exam: Exam, answers: Mapping[str, Answers], oracles:
         {name: answers[name] for name in ("one more round", "no-op")},
         target=" and ".join(asked.targets),
     )
-
-
-def _cost(
-    federation: Federation, removed: Removed, oracles: Sequence[Retrained]
-) -> dict[str, float]:
-    stages = removed.outcome.stages
-    spent = federation.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
-    return {
-        "forget_cpu_seconds": sum(c.cpu_seconds for n, c in stages.items() if n != "evaluation"),
-        "retrain_cpu_seconds": sum(oracle.cpu_seconds for oracle in oracles) / len(oracles),
-        "training_cpu_seconds": float(spent),
-    }
-
-
-def _client_figures(
-    asked: Rehearsal,
-    removed: Removed,
-    oracles: Sequence[Retrained],
-    examiner: Examiner,
-) -> dict[str, dict[str, Any]]:
-    """What is known of single remaining clients: rows of their own, erased when they leave."""
-    scores, aucs = score_table(asked.federation), client_aucs(examiner)
-    outcome = removed.outcome
-    return {
-        client: {
-            "scores": scores.get(client, []),
-            "before": outcome.before.get(client),
-            "after": outcome.after.get(client),
-            "oracle": [oracle.accuracies.get(client) for oracle in oracles],
-            "auc": aucs.get(client),
-            "away": client in asked.away,
-        }
-        for client in removed.state.personal
-    }
