@@ -1,6 +1,6 @@
 """How often verdicts are right: whole audits on simulated models, of which the truth is known.
 
-    python bench/verdicts.py [--audits 100]
+    python bench/verdicts.py [--audits 100] [--oracles 2 4 8] [--samples 40 150 500]
 
 A model's score of a sample is the sample's difficulty, the same for all models, plus noise
 of the model and of each view, plus, on members, what the model remembers of them, plus a
@@ -220,13 +220,16 @@ def _count_oracle(tally: Tally, tests: list[Test]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--audits", type=int, default=100)
-    audits = parser.parse_args().audits
+    parser.add_argument("--oracles", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--samples", type=int, nargs="+", default=[40, 150, 500])
+    chosen = parser.parse_args()
+    audits = chosen.audits
     print(
         "oracles | samples | between | accused | by samples alone | forgotten | not enough "
         "| no-op: not forgotten | half: accused | half: forgotten | visible"
     )
     print(" | ".join(["---:"] * 11))
-    for oracles, samples, between in product((2, 4, 8), (40, 150, 500), (0.01, 0.03)):
+    for oracles, samples, between in product(chosen.oracles, chosen.samples, (0.01, 0.03)):
         row = simulate(oracles, samples, between, audits).row(audits)
         print(f"{oracles} | {samples} | {between:.2f} | {row}", flush=True)
 
