@@ -32,7 +32,7 @@ demo: $(READY)  ## train a federation on embedded digits, rehearse a removal, do
 test: $(READY)  ## run the test suite
 	$(BIN)/python -m pytest --ignore=tests/deploy
 
-test-deploy: $(READY)  ## kill, hang and spoil the nodes of real Flower deployments (a quarter of an hour)
+test-deploy: $(READY)  ## real Flower deployments: a whole story; nodes killed, hung and spoilt (a quarter of an hour)
 	$(BIN)/python -m pytest tests/deploy
 
 lint: $(READY)  ## ruff and mypy

@@ -141,7 +141,7 @@ def test_a_name_that_xml_cannot_hold_is_shown_without_it(tmp_path):
         assert b"\x00" not in (tmp_path / "page").read_bytes(), format
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["html", "md", "json"])  # pdf-ready is html in other clothes
 def test_the_same_material_gives_the_same_bytes(format, tmp_path):
     first, second = (tmp_path / name for name in ("first", "second"))
     material = example.full()
