@@ -111,6 +111,15 @@ def test_what_a_killed_process_did_not_sweep_goes_at_the_next_opening(run, monke
     assert left(run, found) == []
 
 
+@pytest.mark.parametrize("stage", ["recalibration", "erasure", "questions"])
+def test_an_interrupted_rehearsal_leaves_no_sealed_copy(stage, start, tmp_path):
+    run = copied(start, tmp_path / "run")
+    with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
+        rehearse(federation, TARGET, on_stage=interrupt_at(stage, 1), **STRONG)
+    assert not list((run / "rehearsal").glob("*"))
+    assert list((run / "oracles").glob("*"))
+
+
 def test_an_interrupted_rehearsal_leaves_nothing_after_the_removal(start, tmp_path):
     run = copied(start, tmp_path / "run")
     before = tensor_digests(run)

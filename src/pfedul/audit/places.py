@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pfedul.errors import PfedulError
@@ -29,6 +29,9 @@ from pfedul.store import (
     STAGING,
     own_errors,
 )
+
+COPY, TWIN_COPY = "copy", "unlearned twin"
+"""The sealed copies: of the run, and of one twin after the other."""
 
 _NOT_COPIED = (ORACLES, REHEARSAL, REPORTS, STAGING, DEPLOYMENT, LOCK_FILE)
 
@@ -48,6 +51,17 @@ def clear_rehearsal(run: Path) -> None:
     """Erase all that a rehearsal made and that has the targets in it."""
     with own_errors(run):
         _remove(run / REHEARSAL)
+
+
+@contextmanager
+def copies_erased(run: Path) -> Iterator[None]:
+    """Sealed copies do not outlast the block, however it ends; twins stay for the next call."""
+    try:
+        yield
+    finally:
+        with own_errors(run):
+            for name in (COPY, TWIN_COPY):
+                _remove(run / REHEARSAL / name)
 
 
 def _remove(path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pfedul.audit.places import sealed_copy
+from pfedul.audit.places import TWIN_COPY, sealed_copy
 from pfedul.audit.retraining import Recipe, lend, open_recipe, replies_left, rounds_done
 from pfedul.audit.state import State, fitted_heads, state_of
 from pfedul.audit.surfaces import STALE
@@ -154,7 +154,7 @@ def unlearned_twin(
     """A twin of the run, trained with the targets and then unlearned as the run will be."""
     done = rounds_done(recipe)
     with closing(open_recipe(run, recipe, told)) as twin:
-        state = forget_in_copy(twin, "unlearned twin", targets, options, away, run).state
+        state = forget_in_copy(twin, TWIN_COPY, targets, options, away, run).state
         return _retrained(twin, recipe, state, done)
 
 

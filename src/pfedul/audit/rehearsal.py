@@ -21,7 +21,7 @@ from pfedul.audit.evidence import circumstances, client_figures, examined, remov
 from pfedul.audit.exam import Exam, check_enough, draw_exam
 from pfedul.audit.examination import Case, Examiner
 from pfedul.audit.levels import Level
-from pfedul.audit.places import clear_rehearsal
+from pfedul.audit.places import COPY, clear_rehearsal, copies_erased
 from pfedul.audit.preparing import (
     Removed,
     Retrained,
@@ -136,16 +136,17 @@ def shown_path(path: Path) -> str:
     return shlex.quote(str(path.relative_to(here)) if path.is_relative_to(here) else path.name)
 
 
-def price(federation: Federation, *kinds: Sequence[Recipe]) -> Price:
+def price(federation: Federation, oracles: Sequence[Recipe], twins: Sequence[Recipe] = ()) -> Price:
     """From what the run's own rounds took."""
     ledger = federation.store.ledger
     spent = ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
     replies = ledger.value("SELECT SUM(replies) FROM rounds") or 1
-    recipes = [recipe for kind in kinds for recipe in kind]
-    missing = [[r for r in kind if replies_left(federation, [r])] for kind in (*kinds, ())][:2]
-    todo = replies_left(federation, recipes)
-    counts = [len(kind) for kind in missing]
-    return Price(counts[0], counts[1], len(recipes) - sum(counts), todo * spent / replies)
+    missing = [
+        sum(1 for recipe in kind if replies_left(federation, [recipe])) for kind in (oracles, twins)
+    ]
+    todo = replies_left(federation, [*oracles, *twins])
+    cached = len(oracles) + len(twins) - sum(missing)
+    return Price(missing[0], missing[1], cached, todo * spent / replies)
 
 
 def rehearse(asked: Rehearsal, on_stage: OnStage | None = None) -> ledger_of.Audit:
@@ -158,12 +159,13 @@ def rehearse(asked: Rehearsal, on_stage: OnStage | None = None) -> ledger_of.Aud
     tell = on_stage or (lambda _stage, _done, _of: None)
     federation = asked.federation
     oracles = trained_oracles(federation, asked.targets, asked.oracles, tell)
-    twins = unlearned_twins(
-        *(federation, asked.twins, asked.targets, asked.options, asked.away, tell)
-    )
-    removed = forget_in_copy(
-        *(federation, "copy", asked.targets, asked.options, asked.away, federation, tell)
-    )
+    with copies_erased(federation.store.path):
+        twins = unlearned_twins(
+            *(federation, asked.twins, asked.targets, asked.options, asked.away, tell)
+        )
+        removed = forget_in_copy(
+            *(federation, COPY, asked.targets, asked.options, asked.away, federation, tell)
+        )
     evidence, clients = _measured(asked, removed, oracles, twins, tell)
     evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, federation, *oracles, *twins)
     clear_rehearsal(federation.store.path)
