@@ -142,7 +142,7 @@ def with_scikit_learn(case: Case) -> list[Line]:
 
 def with_scipy() -> list[Line]:
     """Both ends of exact intervals."""
-    from scipy.stats import binomtest  # type: ignore[import-untyped]
+    from scipy.stats import binomtest
 
     from pfedul.audit.intervals import clopper_pearson
 

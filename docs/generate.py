@@ -10,13 +10,15 @@ from pathlib import Path
 
 import click
 
-from pfedul import show
+from pfedul import show, show_methods
 from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.records.registry import RECORDS
 from pfedul.unlearn import CORRECTIONS
+from pfedul.unlearn.methods import METHODS
 
 NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
 HERE = Path(__file__).parent
@@ -24,7 +26,7 @@ HERE = Path(__file__).parent
 
 def pages() -> dict[str, str]:
     """File name -> text of each generated page."""
-    return {"cli.md": cli_page(), "choices.md": choices_page()}
+    return {"cli.md": cli_page(), "choices.md": choices_page(), "methods.md": methods_page()}
 
 
 def cli_page() -> str:
@@ -64,9 +66,22 @@ def choices_page() -> str:
         "Models": show.choice_rows(MODELS),
         "Personalisations": show.personalization_rows(PERSONALIZATIONS),
         "Corrections": show.choice_rows(CORRECTIONS),
+        "Records": show_methods.record_rows(RECORDS, METHODS),
     }
     sections = [f"## {title}\n\n{_markdown(rows)}" for title, rows in tables.items()]
     return "# Choices\n\n" + NOTE + intro + "\n" + "\n".join(sections)
+
+
+def methods_page() -> str:
+    """What there is to know of every method."""
+    intro = (
+        "`pfedul forget RUN --client ID --method NAME`, with options as `NAME:key=value,...`.\n"
+        "Every method changes shared tensors only; the target's personal part and records are\n"
+        "erased, and the others' personal parts stay bit for bit as they are unless the method\n"
+        "starts over or `--recalibrate` is given (`pfedul` always recalibrates). How each was\n"
+        "adapted and checked: [methods-notes.md](methods-notes.md).\n"
+    )
+    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(show_methods.table_rows(METHODS))
 
 
 def _markdown(rows: list[dict[str, str]]) -> str:

@@ -133,7 +133,7 @@ def test_the_help_has_an_example(command):
     [
         ("rehearse RUN", "Name at least one client"),
         ("rehearse RUN --client nobody", "There is no client 'nobody'"),
-        ("rehearse RUN --client ID --away nobody", "'nobody' is not one of the remaining"),
+        ("rehearse RUN --client ID --away nobody", "'nobody' is not one of the clients"),
         ("rehearse RUN --client ID --level deep", "deep"),
         ("rehearse RUN --client ID --oracles 0", "--oracles"),
         ("rehearse RUN --client ID --correction reset --step 0.1", "'reset' has no --step"),

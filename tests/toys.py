@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pfedul import Federation
 from pfedul.data.samples import TensorSamples
-from pfedul.personalization import Job, LocalTraining
+from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining
 from pfedul.registry import NoOptions
 from pfedul.tensorfile import digest_file
 
@@ -46,6 +46,22 @@ class WithNorm(nn.Module):
         return self.head(self.body(x))
 
 
+class Tied(nn.Module):
+    """The same matrix twice."""
+
+    head_name = "head"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(4, 4, bias=False)
+        self.two = nn.Linear(4, 4)
+        self.two.weight = self.one.weight
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.two(self.one(x).relu()))
+
+
 def samples(count: int, shift: float = 0.0, seed: int = 0, inputs: int = 4) -> TensorSamples:
     """Three classes that a small model can tell apart."""
     generator = torch.Generator().manual_seed(seed)
@@ -61,6 +77,15 @@ def client_data(clients: int = 3, train: int = 24, test: int = 12) -> dict[str, 
     for index in range(clients):
         parts = samples(train, index, 2 * index), samples(test, index, 2 * index + 1)
         data[f"c{index}"] = tuple((part.x, part.y) for part in parts)
+    return data
+
+
+def uneven_data(clients: int = 3, train: int = 24, test: int = 12) -> dict[str, Any]:
+    """As `client_data`, but each client has many samples of one class and few of the others."""
+    data = {}
+    for index, (client, parts) in enumerate(client_data(clients, train, test).items()):
+        kept = [(y == index % 3) | (torch.arange(len(y)) % 4 == 0) for _, y in parts]
+        data[client] = tuple((x[k], y[k]) for (x, y), k in zip(parts, kept, strict=True))
     return data
 
 
@@ -118,4 +143,25 @@ def one_sample_job(personalization: Any, options: Any = None, **training: Any) -
         samples=TensorSamples(torch.tensor([[1.0]]), torch.tensor([0])),
         training=LocalTraining(**{"epochs": 1, "lr": 0.1, "momentum": 0.0, **training}),
         options=options or NoOptions(),
+    )
+
+
+def norm_job(name: str, **training: Any) -> Job:
+    """On the model with BatchNorm, with personal tensors that differ from the model's own."""
+    torch.manual_seed(0)
+    entry, options = PERSONALIZATIONS.parse(name)
+    model = WithNorm()
+    split = entry.split(model)
+    state = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    own = {k: t + 0.25 if t.is_floating_point() else t for k, t in state.items()}
+    return Job(
+        client="c0",
+        model=model,
+        split=split,
+        head="head" if entry.needs_head else None,
+        shared={key: state[key] for key in split.shared},
+        personal={key: own[key] for key in split.personal},
+        samples=samples(24),
+        training=LocalTraining(**{"epochs": 1, "batch_size": 8, **training}),
+        options=options,
     )

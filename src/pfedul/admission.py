@@ -29,6 +29,11 @@ def admit(
     """
     if client in federation.clients:
         raise PfedulError(f"The client '{client}' is part of this run already.")
+    if federation.clusters.several:
+        raise PfedulError(
+            "This run has clusters, which are formed once, so that nobody can join it; "
+            "start another run with all clients."
+        )
     gone = forgotten(federation.store.ledger)
     if client in gone and not again:
         raise PfedulError(

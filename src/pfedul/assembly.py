@@ -179,8 +179,23 @@ def _model_factory(
 def check_clients(settings: Settings, clients: Collection[str]) -> None:
     """Refuse a new run whose settings do not fit the clients that it is made with."""
     _check_enough(settings, len(clients))
+    _check_clusters(settings, len(clients))
     if settings.plant_backdoor is not None:
         _check_among(parse_backdoor(settings.plant_backdoor).client, clients)
+
+
+def _check_clusters(settings: Settings, clients: int) -> None:
+    if settings.clusters == 1:
+        return
+    if settings.clusters > clients:
+        raise PfedulError(
+            f"--clusters {settings.clusters} is more than the {clients} clients; give fewer."
+        )
+    if settings.record != "none":
+        raise PfedulError(
+            f"--record {settings.record} is about one model that all clients share, and clusters "
+            "have several; give --record none with --clusters."
+        )
 
 
 def _check_among(holder: str, clients: Collection[str]) -> None:

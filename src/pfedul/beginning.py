@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pfedul.client import Workbench
+from pfedul.clusters import Clusters
 from pfedul.ledger import Statement
 from pfedul.member import member_of
 from pfedul.rows import client_row, run_rows
@@ -10,11 +11,12 @@ from pfedul.store import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.tensors import Tensors, read_tensors
 
 
-def first_state(bench: Workbench) -> dict[str, Tensors]:
-    """The tensor files of a new run."""
+def first_state(bench: Workbench, clusters: Clusters) -> dict[str, Tensors]:
+    """The tensor files of a new run; clusters may be formed later."""
     model = bench.build_model()
     shared = read_tensors(model, bench.split.shared)
-    files = {INIT_FILE: shared, SHARED_FILE: shared}
+    files = {INIT_FILE: shared, SHARED_FILE: clusters.everywhere(shared)}
+    files |= clusters.files(bench.data)
     if bench.split.personal:
         personal = read_tensors(model, bench.split.personal)
         files |= {personal_file(client): personal for client in bench.data}

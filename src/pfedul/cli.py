@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 
 import click
 
-from pfedul import show, show_audit, show_removal
+from pfedul import show, show_audit, show_methods, show_removal
 from pfedul.audit.applies import best_audit, differences
 from pfedul.audit.ledger import read_audits
 from pfedul.cli_audit import audit, rehearse, report
+from pfedul.cli_compare import compare
 from pfedul.cli_parts import (
     INTERRUPTED,
     as_json_flag,
@@ -38,7 +39,8 @@ from pfedul.settings import Settings, changeable, from_mapping, merge, read_toml
 from pfedul.status import read_status
 from pfedul.store import LEDGER_FILE
 from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.removal import check_away, doomed_files
+from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.removal import check_away, check_method, check_targets, doomed_files
 from pfedul.version import __version__
 
 
@@ -250,9 +252,7 @@ def forget(
     """
     with opened(run, data_root) as federation:
         if dry_run:
-            check_away(federation, clients, away)
-            _inspect_targets(federation, clients, False, None, as_json, given(options))
-            _print_doomed(federation, clients, as_json)
+            _dry_run(federation, clients, away, as_json, given(options))
             return
         _confirm(clients, yes)
         with show_removal.stages() as on_stage:
@@ -270,9 +270,25 @@ def forget(
         show_audit.carried_over(evidence, others)
 
 
-def _print_doomed(federation: Federation, clients: tuple[str, ...], as_json: bool) -> None:
-    files = doomed_files(federation, clients)
+def _dry_run(
+    federation: Federation,
+    clients: tuple[str, ...],
+    away: tuple[str, ...],
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    check_targets(federation, clients)
+    check_away(federation, clients, away)
+    wish = ForgetOptions(**options)
+    check_method(federation, clients, wish, away)
+    if wish.method == "pfedul":
+        _inspect_targets(federation, clients, False, None, as_json, options)
+    elif as_json:
+        print_json(show_methods.method_row(METHODS.parse(wish.method)[0]))
+    else:
+        show_methods.one(METHODS.parse(wish.method)[0])
     if not as_json:
+        files = doomed_files(federation, clients, wish)
         show.line(f"Would erase: {', '.join(files) or 'no file'}, and the ledger's rows of them.")
 
 
@@ -340,7 +356,19 @@ def models(as_json: bool) -> None:
     _print_tables({"models": show.choice_rows(MODELS)}, as_json)
 
 
-for further in (rehearse, audit, report, up, down):
+@example("pfedul methods")
+@main.command()
+@as_json_flag
+def methods(as_json: bool) -> None:
+    """List the unlearning methods: what each needs, who works, for how long, what it promises."""
+    if as_json:
+        print_json({"methods": [show_methods.method_row(method) for method in METHODS]})
+        return
+    for method in METHODS:
+        show_methods.one(method)
+
+
+for further in (rehearse, audit, compare, report, up, down):
     main.add_command(further)
 
 

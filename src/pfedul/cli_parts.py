@@ -22,7 +22,10 @@ client_options = click.option(
     "--client", "clients", multiple=True, metavar="ID", help="The client; may be given again."
 )
 away_options = click.option(
-    "--away", multiple=True, metavar="ID", help="This client recalibrates later."
+    "--away",
+    multiple=True,
+    metavar="ID",
+    help="This client, perhaps a target, is not there: not asked, recalibrates later.",
 )
 data_root_option = click.option(
     "--data-root", help="Folder with the data files, if they have moved."

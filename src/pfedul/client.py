@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from pfedul.at_client import WORK, split_extra
 from pfedul.data.samples import ClientData, Samples
 from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
@@ -68,9 +69,11 @@ class Task:
     """What clients are asked to do.
 
     `number` is the round or the request that it belongs to, a part of the place of
-    its random stream. `epochs` replaces the local epochs of the settings. `measured`
-    asks for the accuracy of the result as well, so that no second message is needed.
-    `seed` replaces that of the settings, for other federations of the same clients.
+    its random stream. `epochs` replaces the local epochs of the settings, and `steps` bounds
+    the batches of each phase of local training. `measured` asks for the accuracy of the
+    result as well, so that no second message is needed. `seed` replaces that of the settings, for
+    other federations of the same clients. `how` are the plain values that the action "work" is
+    told, and `purpose` is a further part of the place of the random stream.
     """
 
     action: str
@@ -79,6 +82,9 @@ class Task:
     recalibration: Recalibration | None = None
     measured: bool = False
     seed: int | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)
+    purpose: str = ""
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,8 @@ def perform(
     _put_back(scratch)
     model = scratch.model
     seed = bench.seed if task.seed is None else task.seed
-    with one_thread(), random_stream(seed, task.action, task.number, client):
+    further = (task.purpose,) if task.purpose else ()
+    with one_thread(), random_stream(seed, task.action, task.number, client, *further):
         reply = ACTIONS[task.action](
             bench, task, _job(bench, model, task, client, shared, personal)
         )
@@ -139,6 +146,8 @@ def _job(
     training = bench.training
     if task.epochs is not None:
         training = replace(training, epochs=task.epochs)
+    if task.steps is not None:
+        training = replace(training, steps=task.steps)
     return Job(
         *(client, model, bench.split, bench.head, shared, personal),
         *(bench.data[client].train, training, bench.options),
@@ -186,11 +195,19 @@ def exact_fisher_norms(bench: Workbench, _task: Task, job: Job) -> Reply:
     return Reply(job.client, len(job.samples), metrics=norms)
 
 
+def work(_bench: Workbench, task: Task, job: Job) -> Reply:
+    """What an unlearning method asks for: one of `pfedul.at_client`; the personal part stays."""
+    own, further = split_extra(job.shared)
+    done = WORK[task.how["what"]](replace(job, shared=own), task.how, further)
+    return Reply(job.client, len(job.samples), done.tensors, metrics=done.metrics)
+
+
 ACTIONS: dict[str, Callable[[Workbench, Task, Job], Reply]] = {
     "fit": fit,
     "recalibrate": recalibrate,
     "evaluate": evaluate,
     "exact-fisher": exact_fisher_norms,
+    "work": work,
 }
 
 

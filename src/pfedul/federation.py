@@ -27,14 +27,19 @@ from pfedul.audit.levels import level_of
 from pfedul.audit.places import sweep
 from pfedul.beginning import first_rows, first_state
 from pfedul.client import Reply, Task, Workbench
+from pfedul.clusters import Clusters, read_clusters
 from pfedul.data import ClientData, fingerprint
 from pfedul.engine import Engine, start_engine
+from pfedul.engine.clustered import ClusteredEngine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
 from pfedul.ledger import Statement
 from pfedul.member import Member, read_members
+from pfedul.opening import form_clusters
 from pfedul.personal import InRunFolder, PersonalTensors, WithClients
-from pfedul.records.stored import FisherRecorder
+from pfedul.records.kind import Keeping
+from pfedul.records.recording import RoundRecorder
+from pfedul.records.registry import record_names
 from pfedul.rows import (
     evaluation_rows,
     refusal_rows,
@@ -56,6 +61,7 @@ from pfedul.store import (
     SETTINGS_FILE,
     SHARED_FILE,
     Store,
+    checkpoint_file,
     personal_file,
     refuse_unusable,
     require_run,
@@ -63,6 +69,7 @@ from pfedul.store import (
 )
 from pfedul.tensors import Tensors
 from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.notebook import clear_notes
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.plan import Plan
 from pfedul.unlearn.removal import (
@@ -127,9 +134,12 @@ class Federation:
         )
         self.shared: Tensors = store.read(SHARED_FILE)
         self.members = read_members(store.ledger)
+        self.clusters = read_clusters(store, settings.clusters, self.members)
         self.rounds: int = store.ledger.value("SELECT MAX(round) FROM rounds") or 0
         self._use_data_of(self.clients)
         sweep(store.path, self.clients)
+        if unfinished(store.ledger) is None:
+            clear_notes(store.path)
 
     @property
     def clients(self) -> list[str]:
@@ -161,7 +171,8 @@ class Federation:
         loaded = load_data(chosen, own_data)
         bench = assemble(chosen, loaded, own_model)
         check_clients(chosen, bench.data)
-        tensors, rows = first_state(bench), [*first_rows(bench), settings_row(chosen)]
+        tensors = first_state(bench, Clusters(chosen.clusters))
+        rows = [*first_rows(bench), settings_row(chosen)]
         store = Store.create(path, write_toml(chosen), tensors, rows)
         return cls(store, chosen, bench, loaded.warnings)
 
@@ -189,7 +200,7 @@ class Federation:
             check_same_settings(store, stored)
             loaded = load_data(settings, data)
             bench = assemble(settings, loaded, model)
-            _check_same_federation(store, bench)
+            _check_same_federation(store, bench, Clusters(settings.clusters))
             if settings != stored:
                 store.write_settings(write_toml(settings))
             return cls(store, settings, bench, loaded.warnings)
@@ -197,18 +208,26 @@ class Federation:
             store.close()
             raise
 
-    def train(self, rounds: int | None = None, progress: OnProgress | None = None) -> None:
+    def train(
+        self,
+        rounds: int | None = None,
+        progress: OnProgress | None = None,
+        evaluated: bool = True,
+    ) -> None:
         """Train until the federation has had `rounds` rounds in all; those of its settings if None.
 
+        Everybody is evaluated after the last one, and as often as the settings say, unless
+        `evaluated` is false.
         Interrupted, it keeps every round that was finished; called again, it goes on
         to the same tensors, bit for bit, as if it had never stopped.
         """
         self._refuse_while_pending()
         self._remember_rounds(rounds)
+        self._form_clusters()
         report = progress or (lambda _: None)
         try:
             while self.rounds < self.settings.rounds:
-                self._one_round(report)
+                self._one_round(report, evaluated)
                 if self.rounds % self.settings.checkpoint_every == 0:
                     self.store.commit()
         finally:
@@ -224,7 +243,13 @@ class Federation:
     def plan(self, *targets: str, **options: Any) -> Plan:
         """What `forget` would do to the shared tensors; nothing is touched."""
         check_targets(self, targets)
-        return make_plan(self, targets, ForgetOptions(**options))
+        wish = ForgetOptions(**options)
+        if wish.method != "pfedul":
+            raise PfedulError(
+                f"The method '{wish.method}' makes no plan that could be shown; 'pfedul methods' "
+                "says what it does, and 'pfedul rehearse' tries it out."
+            )
+        return make_plan(self, targets, wish)
 
     def forget(
         self,
@@ -315,8 +340,20 @@ class Federation:
     def engine(self) -> Engine:
         """Started when it is first needed."""
         if self._engine is None:
-            self._engine = self._start(self.bench)
+            started = self._start(self.bench)
+            several = self.clusters.several
+            self._engine = ClusteredEngine(started, lambda: self.clusters) if several else started
         return self._engine
+
+    def _form_clusters(self) -> None:
+        """Once, before the first round."""
+        if not self.clusters.several or self.clusters.assigned or not self.settings.rounds:
+            return
+        self.clusters = form_clusters(self)
+        for name, tensors in self.clusters.files(self.clients).items():
+            self.store.stage(name, tensors)
+        self.store.keep([])
+        self.store.commit()
 
     def _refuse_while_pending(self) -> None:
         begun = unfinished(self.store.ledger)
@@ -331,18 +368,22 @@ class Federation:
             self.settings = replace(self.settings, rounds=rounds)
             self.store.write_settings(write_toml(self.settings))
 
-    def _one_round(self, report: OnProgress) -> None:
+    def _one_round(self, report: OnProgress, evaluated: bool) -> None:
         number = self.rounds + 1
         asked = self.settings.rounds
-        clients = choose_clients(
-            self.clients, self.settings.participation, self.settings.seed, number
-        )
+        clients = self.choose(number)
         result = self.play_round(
             clients, lambda done: report(Progress(number, asked, done, len(clients)))
         )
-        accuracy = self._evaluate_if_due(number)
+        accuracy = self._evaluate_if_due(number) if evaluated else None
         replies = len(result.accepted)
         report(Progress(number, asked, replies, len(clients), result.loss, accuracy))
+
+    def choose(self, number: int) -> list[str]:
+        """Who takes part in a round: of each cluster its share."""
+        share, seed = self.settings.participation, self.settings.seed
+        groups = self.clusters.groups(self.clients).values()
+        return sorted(c for group in groups for c in choose_clients(group, share, seed, number))
 
     def play_round(
         self,
@@ -351,66 +392,97 @@ class Federation:
         epochs: int | None = None,
         request: int | None = None,
         also: Sequence[Statement] = (),
+        steps: int | None = None,
     ) -> RoundResult:
         """The next round with these clients, whole but not yet committed.
 
+        `epochs` and `steps` shorten the local training (see `Task`).
         `request` names the removal that the round repairs, if it is not an ordinary one,
         and `also` are further rows of its commit.
         """
         started, number = time.perf_counter(), self.rounds + 1
-        recorder = self._recorder()
+        recorder = self._recorder(number)
         replies = 0
 
         def keep(reply: Reply) -> None:
             nonlocal replies
             replies += 1
             self.personal_place.stage(reply)
-            if recorder is not None:
-                recorder.add(number, reply.client, self.shared, reply.shared)
+            recorder.add(reply)
             on_reply(replies)
 
-        result = self._run_round(number, clients, keep, epochs)
-        if recorder is not None:
-            recorder.finish()
+        result = self.compute_round(number, clients, keep, epochs, steps)
+        recorder.finish(result.shared)
+        self._stage_checkpoints(result)
         sha256 = self.store.stage(SHARED_FILE, result.shared)
         cost = {
             "seconds": time.perf_counter() - started,
-            "record_seconds": recorder.seconds if recorder is not None else 0.0,
+            "record_seconds": recorder.seconds,
         }
         with uninterrupted():
             self.store.keep([*round_rows(result, sha256, request, cost), *also])
             self.shared, self.rounds = result.shared, number
         return result
 
-    def _recorder(self) -> FisherRecorder | None:
-        chosen = self.settings
-        if chosen.record != "fisher":
-            return None
-        layers = self.bench.split.layers
-        return FisherRecorder(
-            self.store, layers, chosen.fisher_beta, chosen.fisher_noise, chosen.seed
-        )
+    def _recorder(self, number: int) -> RoundRecorder:
+        keeping = Keeping(self.store, self.settings, self.bench.split)
+        return RoundRecorder(keeping, record_names(self.settings.record), number, self.shared)
 
-    def _run_round(
+    def compute_round(
         self,
         number: int,
         clients: Sequence[str],
         keep: Callable[[Reply], None],
-        epochs: int | None,
+        epochs: int | None = None,
+        steps: int | None = None,
     ) -> RoundResult:
+        """What a round with these clients makes, one cluster after the other; nothing is staged."""
+        rules, whole = self.rules(), RoundResult(number, self.shared)
+        needed = rules.min_replies
+        if self.clusters.several:
+            rules = replace(rules, min_replies=1)
         try:
-            return run_round(
-                *(self.engine, number, clients, self.shared),
-                *(self.locate_personal, self.rules(), keep, epochs),
-            )
+            for cluster, group in self.clusters.groups(clients).items():
+                part = run_round(
+                    *(self.engine, number, group, self.clusters.view(self.shared, cluster)),
+                    *(self.locate_personal, rules, keep),
+                    epochs=epochs,
+                    steps=steps,
+                )
+                whole = self._with_part(whole, cluster, part)
+            if len(whole.accepted) < needed:
+                raise TooFewReplies(number, len(clients), whole.refused, needed)
+            return whole
         except TooFewReplies as error:
             self.store.ledger.write(refusal_rows(number, error.refused))
             raise
+
+    def _with_part(self, whole: RoundResult, cluster: int, part: RoundResult) -> RoundResult:
+        return RoundResult(
+            whole.number,
+            self.clusters.put(whole.shared, cluster, part.shared),
+            whole.accepted + part.accepted,
+            whole.refused + part.refused,
+        )
+
+    def _stage_checkpoints(self, result: RoundResult) -> None:
+        """Shared tensors of clusters as they are before a member takes part for the first time.
+
+        Where everybody takes part in every round these are the initial tensors.
+        """
+        if not self.clusters.several or self.settings.participation == 1 or result.number == 1:
+            return
+        known = {row["client"] for row in self.store.ledger.rows("SELECT client FROM replies")}
+        new = [reply.client for reply in result.accepted if reply.client not in known]
+        for cluster in self.clusters.groups(new):
+            own = self.clusters.view(self.shared, cluster)
+            self.store.stage(checkpoint_file(cluster, result.number), own)
 
     def leave(self, targets: Sequence[str], shared: Tensors) -> None:
         """Go on without these clients; their data leave this process and its workers."""
         self.shared = shared
         self.members = {n: m for n, m in self.members.items() if n not in targets}
+        self.clusters = read_clusters(self.store, self.settings.clusters, self.members)
         self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}
         self._use_data_of(self.clients)
         sweep(self.store.path, self.clients)
@@ -432,7 +504,7 @@ class Federation:
     def rules(self) -> Rules:
         place = self.personal_place
         return Rules(
-            shared=self.shared,
+            shared=self.clusters.view(self.shared, 1),
             personal=place.layout(self.clients),
             parameters=frozenset(self.bench.split.parameter_names),
             samples={name: member.train_samples for name, member in self.members.items()},
@@ -510,15 +582,15 @@ AT_NODES = "nodes"
 """Of the ledger's fact `clients_at`: clients are Flower nodes."""
 
 
-def _check_same_federation(store: Store, bench: Workbench) -> None:
+def _check_same_federation(store: Store, bench: Workbench, clusters: Clusters) -> None:
     """Going on with other data or another model would be another run."""
     active = store.ledger.rows("SELECT * FROM clients WHERE status = 'active' ORDER BY client")
-    parts = {SHARED_FILE: bench.split.shared}
-    if bench.split.personal and active:
-        parts[personal_file(active[0]["client"])] = bench.split.personal
     state = bench.build_model().state_dict()
-    for file, names in parts.items():
-        check_same_tensors(store.read(file), {name: state[name] for name in names})
+    shared = {name: state[name] for name in bench.split.shared}
+    check_same_tensors(store.read(SHARED_FILE), clusters.everywhere(shared))
+    if bench.split.personal and active:
+        personal = {name: state[name] for name in bench.split.personal}
+        check_same_tensors(store.read(personal_file(active[0]["client"])), personal)
     for row in active:
         held = bench.data.get(row["client"])
         if held is None or fingerprint(held) != row["data_sha256"]:

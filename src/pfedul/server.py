@@ -22,6 +22,9 @@ from pfedul.randomness import derive_seed
 from pfedul.tensorfile import is_digest
 from pfedul.tensors import Tensors, pieces
 
+NOT_FINITE = "not finite"
+"""In the reason of every refusal of numbers that training which diverges ends with."""
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -88,6 +91,14 @@ class TooFewReplies(PfedulError):
         )
 
 
+class MeanOverflows(PfedulError):
+    """A round whose replies are finite and whose mean is not."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"Round {number} was not committed: the mean of its replies overflows.")
+
+
 def choose_clients(
     clients: Sequence[str], participation: float, seed: int, number: int
 ) -> list[str]:
@@ -110,6 +121,7 @@ def run_round(
     rules: Rules,
     keep: Callable[[Reply], None],
     epochs: int | None = None,
+    steps: int | None = None,
 ) -> RoundResult:
     """One round: broadcast, check, aggregate. `keep` is given each accepted reply while it lasts.
 
@@ -118,7 +130,7 @@ def run_round(
     order = sorted(clients, key=lambda client: (-rules.samples[client], client))
     result = RoundResult(number, shared)
     mean = StreamingMean(shared)
-    task = Task("fit", number, epochs)
+    task = Task("fit", number, epochs, steps=steps)
     with closing(engine.run(task, order, shared, locate_personal)) as replies:
         for client, reply in zip(order, replies, strict=True):
             reason, norm = check_reply(reply, rules, shared, client)
@@ -131,8 +143,8 @@ def run_round(
     if len(result.accepted) < max(1, rules.min_replies):
         raise TooFewReplies(number, len(order), result.refused, max(1, rules.min_replies))
     result.shared = mean.result()
-    if not all(_is_finite(tensor) for tensor in result.shared.values()):
-        raise PfedulError(f"Round {number} was not committed: the mean of its replies overflows.")
+    if not all(is_finite(tensor) for tensor in result.shared.values()):
+        raise MeanOverflows(number)
     return result
 
 
@@ -152,8 +164,8 @@ def check_reply(
         reason = (
             reply.failure
             or _check_sender(reply, rules, asked)
-            or _check_layout("shared", reply.shared, rules.shared)
-            or _check_layout("personal", reply.personal, rules.personal)
+            or check_layout("shared", reply.shared, rules.shared)
+            or check_layout("personal", reply.personal, rules.personal)
             or _check_held(reply, rules)
             or _check_finite(reply, checked_by_norm=rules.parameters)
         )
@@ -175,8 +187,8 @@ def check_personal(
         return (
             reply.failure
             or _check_sender(reply, rules, asked)
-            or _check_layout("shared", reply.shared, statistics)
-            or _check_layout("personal", reply.personal, rules.personal)
+            or check_layout("shared", reply.shared, statistics)
+            or check_layout("personal", reply.personal, rules.personal)
             or _check_held(reply, rules)
             or _check_finite(reply)
             or _check_buffers(reply.shared, replace(rules, max_update_norm=None), statistics)
@@ -188,7 +200,7 @@ def check_personal(
 
 def _check_norm(norm: float, rules: Rules) -> str | None:
     if not math.isfinite(norm):
-        return "its shared tensors have values that are not finite"
+        return f"its shared tensors have values that are {NOT_FINITE}"
     if rules.max_update_norm is not None and norm > rules.max_update_norm:
         return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}"
     return None
@@ -237,7 +249,8 @@ def _check_sender(reply: Reply, rules: Rules, asked: str) -> str | None:
     return None
 
 
-def _check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str | None:
+def check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str | None:
+    """Why tensors are not of the names, shapes and types that they should be, if they are not."""
     if got.keys() != wanted.keys():
         odd = sorted(got.keys() ^ wanted.keys())[0]
         return f"{part} tensor '{odd}' is {'unknown' if odd in got else 'missing'}"
@@ -282,14 +295,15 @@ def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | 
     shared = {name: t for name, t in reply.shared.items() if name not in checked_by_norm}
     for part, tensors in (("shared", shared), ("personal", reply.personal)):
         for name, tensor in tensors.items():
-            if tensor.is_floating_point() and not _is_finite(tensor):
-                return f"{part} tensor '{name}' has values that are not finite"
+            if tensor.is_floating_point() and not is_finite(tensor):
+                return f"{part} tensor '{name}' has values that are {NOT_FINITE}"
     if not math.isfinite(reply.metrics.get("loss", math.nan)):
-        return "its loss is not finite"
+        return f"its loss is {NOT_FINITE}"
     return None
 
 
-def _is_finite(tensor: Tensor) -> bool:
+def is_finite(tensor: Tensor) -> bool:
+    """Whether neither NaN nor infinity is in a tensor."""
     # A sum in double precision cannot overflow from finite single-precision
     # values, and NaN or infinity cannot hide in it: one pass and no mask.
     if tensor.dtype == torch.float64:

@@ -19,6 +19,7 @@ from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.options import check_options, option, option_name, refuse_unknown
 from pfedul.personalization import PERSONALIZATIONS, LocalTraining
+from pfedul.records.registry import canonical_records
 
 OWN = "own"
 """Stands in the file for a model or data given in Python, which no file can hold."""
@@ -75,19 +76,32 @@ class Settings:
     )
     record: str = option(
         "fisher",
-        "What the server keeps so that a client can be forgotten.",
-        choices=("fisher", "none"),
+        "What the server keeps so that a client can be forgotten: records, or methods for those "
+        "that they need, joined by plus signs; 'all' or 'none' (docs/run-folder.md).",
     )
     fisher_beta: float = option(0.99, "Momentum of the Fisher record.", at_least=0, below=1)
     fisher_noise: float = option(
         0.0, "Noise on what enters the Fisher record, relative to its size.", at_least=0
     )
+    psi_epsilon: float = option(
+        10.0, "Epsilon of the record psi: a larger one goes back less far.", above=0, newer=True
+    )
+    psi_sigma: float = option(
+        0.05, "Standard deviation of the noise that psi reckons with.", above=0, newer=True
+    )
+    psi_delta: float = option(0.01, "Delta of the record psi.", above=0, below=1, newer=True)
     seed: int = option(0, "Seed of everything random.", at_least=0)
     plant_backdoor: str | None = option(
         None,
         "For an audit: plant a trigger in this client's training samples; "
         "with options, CLIENT:label=0,share=0.5,size=3.",
         registry=BACKDOOR_FORM,
+        newer=True,
+    )
+    clusters: int = option(
+        1,
+        "For the method 'knot': clusters of clients that never exchange updates.",
+        at_least=1,
         newer=True,
     )
     evaluate_every: int = option(
@@ -101,6 +115,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_options(self, also_allowed=(OWN,))
+        object.__setattr__(self, "record", canonical_records(self.record))
 
     @property
     def training(self) -> LocalTraining:

@@ -124,6 +124,9 @@ def status(found: dict[str, Any]) -> None:
     _print_cost(found["cost"])
     sizes = (f"{part} {human_bytes(size)}" for part, size in found["bytes"].items() if size)
     line(f"folder    {', '.join(sizes)}")
+    if len(found["records"]) > 1:
+        kinds = (f"{name} {human_bytes(of['bytes'])}" for name, of in found["records"].items())
+        line(f"records   {', '.join(kinds)}")
     for request in found["requests"]:
         _print_request(request)
     for item in found["audits"]:

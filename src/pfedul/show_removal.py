@@ -100,7 +100,8 @@ def outcome(found: dict[str, Any]) -> None:
     """What was done, for people."""
     chosen = [layer["name"] for layer in found["plan"]["layers"] if layer["selected"]]
     line(f"Forgot {', '.join(found['targets'])} (request {found['request']}).")
-    line(f"corrected   {', '.join(chosen) or 'no layer'} ({found['plan']['correction']})")
+    verb = "corrected" if found["plan"]["threshold"] is not None else "changed"
+    line(f"{verb:<11} {', '.join(chosen) or 'no layer'} ({found['plan']['correction']})")
     erased = found["erased"]
     size = human_bytes(erased["bytes"])
     line(f"erased      {erased['files']} files ({size}), {erased['rows']} rows of the ledger")
@@ -147,4 +148,5 @@ def _cost(found: Mapping[str, Any]) -> None:
     ]
     line(f"cost        {', '.join(parts)}")
     sent = human_bytes(found["bytes_broadcast"])
-    line(f"global      {found['rounds']} rounds, {sent} broadcast")
+    back = human_bytes(found["bytes_uploaded"])
+    line(f"global      {found['rounds']} rounds, {sent} broadcast, {back} uploaded")

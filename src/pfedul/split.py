@@ -49,7 +49,8 @@ class Split:
     """Which tensors of a model are aggregated and which stay with a client.
 
     `sizes` has the number of elements of each tensor; a tied tensor counts
-    under its first name and is zero under the others.
+    under its first name and is zero under the others. `first_names` has the first
+    name of each tensor, which is its own unless it is tied.
     """
 
     shared: tuple[str, ...]
@@ -57,6 +58,21 @@ class Split:
     layers: tuple[Layer, ...]
     parameter_names: frozenset[str]
     sizes: Mapping[str, int]
+    first_names: Mapping[str, str]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The shared parameters, a tied one under its first name only: what norms are over."""
+        names = (name for name in self.shared if name in self.parameter_names)
+        return tuple(name for name in names if self.first_names[name] == name)
+
+    def agreeing(self, shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same tensors, a tied one with the value of its first name under all its names."""
+        return {name: shared[self.first_names[name]] for name in shared}
+
+    def beside_shared(self, personal: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The personal part under which the shared tensors work; none of it in Ditto."""
+        return {name: tensor for name, tensor in personal.items() if name not in self.shared}
 
     @property
     def personal_share(self) -> float:
@@ -136,6 +152,15 @@ def _last_linear(model: nn.Module) -> str:
     return candidates[-1]
 
 
+def is_normalisation(module: nn.Module) -> bool:
+    """Whether a module normalises, by its type.
+
+    >>> is_normalisation(nn.LayerNorm((2, 2))), is_normalisation(nn.Linear(2, 2))
+    (True, False)
+    """
+    return isinstance(module, _NORMALISATIONS)
+
+
 def _has_weight_matrix(module: nn.Module) -> bool:
     weight = dict(module.named_parameters(recurse=False)).get("weight")
     return weight is not None and weight.dim() >= 2
@@ -161,6 +186,7 @@ def _split(model: nn.Module, personal: Iterable[str], groups: LayerGroups | None
         layers=_layers(model, [name for name in shared if name in parameter_names], groups),
         parameter_names=parameter_names,
         sizes=sizes,
+        first_names=first,
     )
 
 
@@ -194,7 +220,7 @@ def _layer_by_module(model: nn.Module, names: list[str]) -> dict[str, str]:
     """Each module starts a layer, but a normalisation layer joins the one before it."""
     modules = _modules(model)
     owners = [owner for owner in dict.fromkeys(_owner(name) for name in names) if owner]
-    starts = [owner for owner in owners if not isinstance(modules[owner], _NORMALISATIONS)]
+    starts = [owner for owner in owners if not is_normalisation(modules[owner])]
     # Normalisation layers ahead of every other module join the first that follows.
     current = next(iter(starts or owners), ROOT_LAYER)
     layer_of_owner = {"": ROOT_LAYER}

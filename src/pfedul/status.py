@@ -8,11 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from pfedul.audit.ledger import Audit, read_audits
 from pfedul.federation import AT_NODES, read_settings
 from pfedul.ledger import Ledger
+from pfedul.records.kind import Extent, kind_of
+from pfedul.records.registry import RECORDS, record_names
+from pfedul.settings import Settings
 from pfedul.store import (
     CLIENTS,
+    COMPARISONS,
     DEPLOYMENT,
     INIT_FILE,
     LEDGER_FILE,
@@ -21,8 +27,10 @@ from pfedul.store import (
     REPORTS,
     SHARED_FILE,
     STAGING,
+    UNLEARNING,
     require_run,
 )
+from pfedul.tensorfile import read_file
 from pfedul.unlearn.requests import (
     Request,
     erased_at_client,
@@ -56,6 +64,7 @@ def read_status(path: Path) -> dict[str, Any]:
             **_nodes(ledger, path),
             "cost": _cost(ledger),
             "bytes": folder_size(path),
+            "records": _records(path, settings, ledger),
         }
     finally:
         ledger.close()
@@ -138,10 +147,25 @@ def _cost(ledger: Ledger) -> dict[str, float | None]:
     }
 
 
+def _records(path: Path, settings: Settings, ledger: Ledger) -> dict[str, dict[str, int]]:
+    """Of each record that the run keeps: bytes now, and about how many when it is trained."""
+    shared = read_file(path / SHARED_FILE).values()
+    clients = ledger.value("SELECT COUNT(*) FROM clients WHERE status = 'active'")
+    extent = Extent(clients, sum(map(Tensor.numel, shared)), len(shared), settings.rounds)
+    found = {
+        name: {"bytes": 0, "expected": RECORDS[name].size(extent)}
+        for name in record_names(settings.record)
+    }
+    for file in (path / "records").rglob("*.safetensors"):
+        with suppress(FileNotFoundError):  # moved by a commit while we look
+            found[kind_of(file.relative_to(path).as_posix())]["bytes"] += file.stat().st_size
+    return found
+
+
 def folder_size(path: Path) -> dict[str, int]:
     """Bytes of the run folder by part."""
     names = ["shared", "initial", "personal", "records", "ledger", "oracles", "rehearsal"]
-    names += ["reports", "deployment", "other"]
+    names += ["comparisons", "reports", "unlearning", "deployment", "other"]
     parts = dict.fromkeys(names, 0)
     for file in _files(path):
         with suppress(FileNotFoundError):  # moved by a commit while we look
@@ -160,4 +184,5 @@ def _part(file: Path) -> str:
     names = {SHARED_FILE: "shared", INIT_FILE: "initial", LEDGER_FILE: "ledger"}
     folders = {CLIENTS: "personal", "records": "records", DEPLOYMENT: "deployment"}
     folders |= {ORACLES: "oracles", REHEARSAL: "rehearsal", REPORTS: "reports"}
+    folders |= {UNLEARNING: "unlearning", COMPARISONS: "comparisons"}
     return names.get(str(file)) or folders.get(file.parts[0], "other")

@@ -36,6 +36,10 @@ STAGING = "staging"
 ORACLES = "oracles"
 REHEARSAL = "rehearsal"
 """Federations that audits train; see audit/places.py."""
+UNLEARNING = "unlearning"
+"""Notes of a method that is at work; see unlearn/notebook.py."""
+COMPARISONS = "comparisons"
+"""Branches and results of `pfedul compare`; see compare/places.py."""
 REPORTS = "reports"
 """Pages that speak of clients who were there when they were written."""
 
@@ -44,6 +48,7 @@ DEPLOYMENT = "deployment"
 """What `pfedul up` keeps in the run folder; it may be there before the run is."""
 
 FISHER_TOTAL_FILE = "records/fisher-total.safetensors"
+CHECKPOINTS = "records/clusters"
 FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
 
 
@@ -57,9 +62,24 @@ def held_file(client: str) -> str:
     return f"{CLIENTS}/{client}/held.safetensors"
 
 
+def record_file(kind: str, client: str) -> str:
+    """Where a record of one client is, below the run folder."""
+    return f"records/{kind}/{client}.safetensors"
+
+
 def fisher_file(client: str) -> str:
     """Where a client's Fisher record is, below the run folder."""
-    return f"records/fisher/{client}.safetensors"
+    return record_file("fisher", client)
+
+
+def cluster_file(client: str) -> str:
+    """Where it is which cluster a client is in, below the run folder."""
+    return f"{CLIENTS}/{client}/cluster.safetensors"
+
+
+def checkpoint_file(cluster: int, number: int) -> str:
+    """Where a cluster's shared tensors are as they were before a round, below the run folder."""
+    return f"{CHECKPOINTS}/{cluster}/before-{number}.safetensors"
 
 
 class Store:
@@ -139,8 +159,9 @@ class Store:
                     os.replace(self.path / staged, target)
             else:
                 target.unlink(missing_ok=True)
-        for folder in {*folders, *(folder.parent for folder in folders)}:
-            self._sync_folder(folder)
+        touched = {*folders, *(folder.parent for folder in folders)}
+        for folder in sorted(touched, key=lambda folder: -len(folder.parts)):
+            self._sync_folder(folder)  # the deepest first: it may leave the one above it empty
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
@@ -183,6 +204,16 @@ class Store:
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
         return self.path / (self._staged(name) if name in self._batch else name)
+
+    def names(self, prefix: str) -> list[str]:
+        """The tensor files below the run folder whose names begin so, `has` being true of each."""
+        known = {row["path"] for row in self.ledger.rows("SELECT path FROM files")}
+        return sorted(n for n in known | set(self._batch) if n.startswith(prefix) and self.has(n))
+
+    @property
+    def scratch(self) -> Path:
+        """Room for the unit of work under way that goes with it, whatever becomes of it."""
+        return self.path / STAGING / "unit" / "scratch"
 
     def state_digest(self) -> str:
         """SHA-256 over the names and digests of all tensors that count: shared and personal.

@@ -285,7 +285,7 @@ def test_what_cannot_be_rehearsed_is_refused_before_anything_is_trained(runs, tm
             ((), {}, "Name at least one client"),
             (("nobody",), {}, "There is no client 'nobody'"),
             (("c0", "c1", "c2", "c3"), {}, "Nobody would remain"),
-            ((TARGET,), {"away": [TARGET]}, "is not one of the remaining"),
+            ((TARGET,), {"away": ["nobody"]}, "is not one of the clients"),
         ):
             with pytest.raises(PfedulError, match=sentence):
                 rehearse(federation, *targets, **how)

@@ -122,6 +122,7 @@ def test_train_with_a_killed_worker_and_forget_are_the_same_as_inline(tmp_path):
         settings = {"engine": engine, "workers": 1, "rounds": 2, "personalization": "fedrep"}
         with create(tmp_path / engine, **settings) as federation:
             federation.train(progress=progress)
+            federation.forget("c0", method="fine-tune:rounds=1,ascent=1")
             outcomes[engine] = federation.forget("c1", correction="reset", layers="all")
     assert killed
     assert tensor_digests(tmp_path / "inline") == tensor_digests(tmp_path / "flower-simulation")

@@ -19,12 +19,13 @@ PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A trained run of each personalisation, evaluated after every round."""
+    """A trained run of each personalisation with all records, evaluated after every round.
+
+    With this epsilon of psi there are models to go back to.
+    """
     folder = tmp_path_factory.mktemp("erasure")
-    return {
-        name: trained(folder / name, personalization=name, evaluate_every=1)
-        for name in PERSONALIZATIONS
-    }
+    kept = {"record": "all", "psi_epsilon": 0.13, "evaluate_every": 1}
+    return {name: trained(folder / name, personalization=name, **kept) for name in PERSONALIZATIONS}
 
 
 def content(run: Path) -> bytes:
@@ -118,12 +119,62 @@ def test_whatever_the_options_no_byte_of_the_target_is_left(options, runs, tmp_p
     assert no_open_ends(run)
 
 
+OWN = ["fisher", "norms", "norms-first", "uploads", "sums", "psi"]
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_the_search_finds_the_targets_file_of_every_record(kind, runs, tmp_path):
+    run = copied(runs["fedper"], tmp_path / "run")
+    found = windows(raw(run / f"records/{kind}/{TARGET}.safetensors")) & tensor_markers(run)
+    assert found
+    with deep_again(run) as federation:
+        federation.forget(TARGET, method="none")
+    assert left(run, found) == []
+
+
+@pytest.mark.parametrize("method", ["pfedul", "none", "federaser", "fedrecovery", "sifu"])
+def test_records_of_the_path_of_the_old_model_go_whatever_the_method(method, runs, tmp_path):
+    """The targets are mixed into them; lengths of the others' updates are the others' own."""
+    run = copied(runs["fedper"], tmp_path / "run")
+    mixed = [f for kind in ("uploads", "sums", "psi-models") for f in _files(run, kind)]
+    others = [run / "init.safetensors", run / "shared.safetensors", *_files(run, "norms-first")]
+    stale = {marker for marker in _windows(mixed) - _windows(others) if any(marker)}
+    norms = {f.name: f.read_bytes() for f in _files(run, "norms") if f.stem != TARGET}
+    assert len(_files(run, "psi-models")) == 2
+    assert len(left(run, stale)) == len(stale) > 100
+    with deep_again(run) as federation:
+        federation.forget(TARGET, method=method)
+    assert left(run, stale) == []
+    for kind in ("uploads", "sums", "psi", "psi-models"):
+        assert not (run / "records" / kind).exists()
+    assert not list((run / "records").glob("sums-*")) + list((run / "records").glob("psi-*"))
+    assert {f.name: f.read_bytes() for f in _files(run, "norms")} == norms
+    assert len(_files(run, "norms-first")) == 3
+
+
+def _files(run: Path, kind: str) -> list[Path]:
+    return sorted((run / "records" / kind).glob("*.safetensors"))
+
+
+def _windows(files: list[Path]) -> set[bytes]:
+    return windows([tensor for file in files for tensor in raw(file)])
+
+
+def test_with_all_records_forgotten_nothing_of_a_single_client_is_left(runs, tmp_path):
+    run = copied(runs["fedper"], tmp_path / "run")
+    with deep_again(run) as federation:
+        federation.forget(TARGET, forget_records="all")
+    left_over = [str(file.relative_to(run)) for file in (run / "records").rglob("*.safetensors")]
+    assert left_over == ["records/fisher-retained.safetensors"]
+
+
 def test_the_search_finds_what_a_sloppy_removal_would_leave(runs, tmp_path):
     """Only the files are deleted: the ledger still speaks of the client, and so does the total."""
     run = copied(runs["fedper"], tmp_path / "run")
     found = markers(run)
-    (run / f"clients/{TARGET}/personal.safetensors").unlink()
-    (run / f"records/fisher/{TARGET}.safetensors").unlink()
+    for file in run.rglob("*.safetensors"):
+        if TARGET in str(file.relative_to(run)):
+            file.unlink()
     assert set(left(run, found)) == ledger_markers(run)
 
 

@@ -48,7 +48,8 @@ def kill(run: Path, how: str, times: int, options: dict) -> list[Path]:
     tests = Path(__file__).parent.parent
     script = str(tests / "forgetting_kill.py")
     command = [sys.executable, script, str(run), how, str(times), json.dumps(options)]
-    environment = {**os.environ, "PYTHONPATH": str(tests), "OMP_NUM_THREADS": "1"}
+    # It imports what is tested here, wherever that was found, and no installed copy of it.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     ends = done.stdout.splitlines()
@@ -63,12 +64,14 @@ def status_of(run: Path) -> str:
 
 
 def committed(run: Path) -> dict[str, str]:
-    """The tensor files that count: what lies in staging does not."""
-    return {k: v for k, v in tensor_digests(run).items() if not k.startswith("staging/")}
+    """The tensor files that count: what lies in staging and notes of methods do not."""
+    others = ("staging/", "unlearning/")
+    return {k: v for k, v in tensor_digests(run).items() if not k.startswith(others)}
 
 
 def trace(run: Path) -> list[Path]:
-    return [path for path in run.rglob("*") if TARGET in path.name or path.name == "staging"]
+    left = {"staging", "unlearning"}
+    return [path for path in run.rglob("*") if TARGET in path.name or path.name in left]
 
 
 def check(run: Path, before: dict) -> str:
@@ -120,6 +123,21 @@ def test_killed_in_the_middle_of_repair_it_ends_with_the_same_bits(start, uninte
         finish(run, REPAIRED)
         assert tensor_digests(run) == uninterrupted[2]
         assert read_status(run)["rounds"] == 4
+
+
+@pytest.mark.parametrize("method", ["fine-tune:rounds=2,ascent=2", "retrain"])
+def test_a_method_that_is_killed_on_its_way_ends_with_the_same_bits(method, start, tmp_path):
+    before, options = tensor_digests(start), {"method": method}
+    with deep_again(copied(start, tmp_path / "whole")) as federation:
+        federation.forget(TARGET, **options)
+    runs = kill(copied(start, tmp_path / "run"), "steps", 5, options)
+    states = [check(run, before) for run in runs]
+    assert {"pending", "done"} <= set(states)
+    noted = [run for run in runs if any((run / "unlearning").rglob("*.safetensors"))]
+    assert noted  # killed with steps that need not be done again
+    for run in {runs[0], *noted[::2], runs[-1]}:
+        finish(run, options)
+        assert tensor_digests(run) == tensor_digests(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("rounds", [0, 2])

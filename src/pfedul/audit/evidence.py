@@ -83,7 +83,7 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
         "samples": case.exam.counts(),
         "verdict": verdict.as_json(),
         "surfaces": _surfaces(untested),
-        "tests": [_test(finding) for finding in findings],
+        "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
         "roc": curves.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
@@ -129,7 +129,8 @@ def _ulira(rows: Sequence[Row]) -> Figure | None:
     return Figure(ACCURACY, worst["value"], tuple(worst["interval"]))
 
 
-def _test(finding: Finding) -> Row:
+def test_row(finding: Finding) -> Row:
+    """One attack on one surface: its figures, and what they say."""
     found = finding.comparison
     return {
         "surface": finding.surface,

@@ -10,6 +10,7 @@ it whom the run has forgotten.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -20,6 +21,7 @@ from pathlib import Path
 from pfedul.errors import PfedulError
 from pfedul.ledger import Ledger
 from pfedul.store import (
+    COMPARISONS,
     DEPLOYMENT,
     LEDGER_FILE,
     LOCK_FILE,
@@ -27,13 +29,17 @@ from pfedul.store import (
     REHEARSAL,
     REPORTS,
     STAGING,
+    UNLEARNING,
     own_errors,
 )
 
 COPY, TWIN_COPY = "copy", "unlearned twin"
 """The sealed copies: of the run, and of one twin after the other."""
 
-_NOT_COPIED = (ORACLES, REHEARSAL, REPORTS, STAGING, DEPLOYMENT, LOCK_FILE)
+_NOT_COPIED = (
+    *(ORACLES, REHEARSAL, COMPARISONS, REPORTS),
+    *(STAGING, DEPLOYMENT, UNLEARNING, LOCK_FILE),
+)
 
 
 def sweep(run: Path, present: Collection[str]) -> None:
@@ -42,7 +48,10 @@ def sweep(run: Path, present: Collection[str]) -> None:
         for folder in [*(run / ORACLES).glob("*"), *(run / REHEARSAL).glob("*")]:
             if not _members(folder) <= set(present):
                 _remove(folder)
-        for place in (run / ORACLES, run / REHEARSAL):
+        for folder in (run / COMPARISONS).glob("*"):
+            if not _compared(folder) <= set(present):
+                _remove(folder)
+        for place in (run / ORACLES, run / REHEARSAL, run / COMPARISONS):
             if place.is_dir() and not any(place.iterdir()):
                 place.rmdir()
 
@@ -62,6 +71,17 @@ def copies_erased(run: Path) -> Iterator[None]:
         with own_errors(run):
             for name in (COPY, TWIN_COPY):
                 _remove(run / REHEARSAL / name)
+
+
+def _compared(folder: Path) -> set[str]:
+    """The clients that a comparison has in its branches and results."""
+    try:
+        return set(json.loads((folder / CLIENTS_FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {"?"}
+
+
+CLIENTS_FILE = "clients.json"
 
 
 def _remove(path: Path) -> None:
@@ -92,11 +112,19 @@ def sealed_copy(source: Path, run: Path, name: str) -> Path:
     Tensors are linked, not copied: files of a run are replaced, never written to.
     """
     place = run / REHEARSAL / name
-    with own_errors(run):
-        _remove(place)
-        place.parent.mkdir(exist_ok=True)
-        shutil.copytree(source, place, ignore=_left_out(source), copy_function=_link_or_copy)
+    copy_run(source, place)
     return place
+
+
+def copy_run(source: Path, place: Path) -> None:
+    """A run folder at another place, in the stead of what was there."""
+    draft = place.with_name(f"{place.name}.new")
+    with own_errors(place):
+        _remove(place)
+        _remove(draft)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, draft, ignore=_left_out(source), copy_function=_link_or_copy)
+        os.replace(draft, place)  # whole or not at all
 
 
 def _left_out(run: Path) -> Callable[[str, list[str]], list[str]]:

@@ -10,21 +10,50 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pfedul.audit.exam import Exam, check_enough, draw_exam
 from pfedul.audit.places import TWIN_COPY, sealed_copy
 from pfedul.audit.retraining import Recipe, lend, open_recipe, replies_left, rounds_done
-from pfedul.audit.state import State, fitted_heads, state_of
+from pfedul.audit.state import State, fitted_heads, served, state_of
 from pfedul.audit.surfaces import STALE
 from pfedul.client import Reply, Task
+from pfedul.data import parse_backdoor
+from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
-from pfedul.server import run_round
 from pfedul.store import SHARED_FILE, Store
 from pfedul.tensors import Tensors
+from pfedul.unlearn import requests
 from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
-from pfedul.unlearn.removal import OnStage, forget
+from pfedul.unlearn.removal import OnStage, check_targets, forget
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
+
+
+def check_ready(federation: Federation, targets: Sequence[str], what: str) -> None:
+    """Refuse, in one sentence, a run on which a removal cannot be tried out and measured."""
+    begun = requests.unfinished(federation.store.ledger)
+    if begun is not None:
+        raise PfedulError(
+            f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
+            f"finish it before {what}."
+        )
+    check_targets(federation, targets)
+    if not federation.rounds:
+        raise PfedulError("This run has not been trained, so there is nothing to forget.")
+    data = federation.bench.data
+    check_enough({target: data[target] for target in targets})
+
+
+def exam_of(federation: Federation, targets: Sequence[str]) -> Exam:
+    """The samples that models are asked about when these targets are forgotten."""
+    data, planted = federation.bench.data, federation.settings.plant_backdoor
+    return draw_exam(
+        {target: data[target] for target in targets},
+        {client: held for client, held in data.items() if client not in targets},
+        federation.settings.seed,
+        None if planted is None else parse_backdoor(planted),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +119,9 @@ def _with_fitted_heads(
 ) -> State:
     epochs = run.rounds * run.settings.local_epochs
     fitted = STALE.missing(run.bench) is None and targets
-    stale = fitted_heads(run.bench, oracle.shared, targets, epochs, recipe.seed) if fitted else {}
-    return state_of(oracle, oracle.clients, stale)
+    asked = run.bench, oracle.shared, targets, epochs, recipe.seed, run.clusters
+    stale = fitted_heads(*asked) if fitted else {target: {} for target in targets}
+    return state_of(oracle, oracle.clients, stale, run.clusters)
 
 
 def _retrained(made: Federation, recipe: Recipe, state: State, done: int) -> Retrained:
@@ -135,7 +165,7 @@ def forget_in_copy(
     store = Store.open(place)
     with closing(type(run)(store, federation.settings, federation.bench, start=start)) as copy:
         outcome = forget(copy, targets, options, away, on_stage)
-        return Removed(state_of(copy, copy.clients, stale), outcome)
+        return Removed(state_of(copy, copy.clients, stale, federation.clusters), outcome)
 
 
 def personal_of(federation: Federation, clients: Sequence[str]) -> dict[str, Tensors]:
@@ -188,12 +218,9 @@ def one_more_round(federation: Federation, targets: Sequence[str]) -> State:
     def keep(reply: Reply) -> None:
         personal[reply.client] = _own(reply.personal)
 
-    result = run_round(
-        *(federation.engine, federation.rounds + 1, federation.clients, federation.shared),
-        *(federation.locate_personal, federation.rules(), keep),
-    )
+    result = federation.compute_round(federation.rounds + 1, federation.clients, keep)
     stale = {target: personal.pop(target) for target in targets}
-    return State(result.shared, personal, stale)
+    return served(federation.clusters, result.shared, personal, stale)
 
 
 def recalibrated_only(federation: Federation, untouched: State, options: ForgetOptions) -> State:
@@ -203,7 +230,8 @@ def recalibrated_only(federation: Federation, untouched: State, options: ForgetO
     clients = list(untouched.personal)
     arguments = task, clients, federation.shared, federation.locate_personal
     with closing(federation.engine.run(*arguments)) as replies:
-        personal = {reply.client: _own(reply.personal) for reply in replies}
+        new = {reply.client: _own(reply.personal) for reply in replies}
+    personal = {client: {**part, **new[client]} for client, part in untouched.personal.items()}
     return replace(untouched, personal=personal)
 
 

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from pfedul.audit import ledger as ledger_of
 from pfedul.audit.evidence import circumstances, client_figures, examined, removal_part
-from pfedul.audit.exam import Exam, check_enough, draw_exam
+from pfedul.audit.exam import Exam
 from pfedul.audit.examination import Case, Examiner
 from pfedul.audit.levels import Level
 from pfedul.audit.places import COPY, clear_rehearsal, copies_erased
 from pfedul.audit.preparing import (
     Removed,
     Retrained,
+    check_ready,
+    exam_of,
     forget_in_copy,
     one_more_round,
     recalibrated_only,
@@ -36,12 +38,14 @@ from pfedul.audit.questioning import Answers, ask_all, surfaces_of
 from pfedul.audit.relearn_time import old_accuracy, relearn_time
 from pfedul.audit.retraining import Recipe, oracle_recipes, replies_left, twin_recipes
 from pfedul.audit.state import State
-from pfedul.data import parse_backdoor
-from pfedul.errors import PfedulError
 from pfedul.options import option_name
-from pfedul.unlearn import requests
 from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.removal import OnStage, check_away, check_targets, make_plan, score_table
+from pfedul.unlearn.removal import (
+    OnStage,
+    check_away,
+    check_method,
+    known_scores,
+)
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
@@ -82,19 +86,9 @@ class Rehearsal:
 
     def check(self) -> None:
         """Refuse what cannot be rehearsed, in one sentence, before anything is trained."""
-        begun = requests.unfinished(self.federation.store.ledger)
-        if begun is not None:
-            raise PfedulError(
-                f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
-                "finish it before another removal is rehearsed."
-            )
-        check_targets(self.federation, self.targets)
+        check_ready(self.federation, self.targets, "another removal is rehearsed")
         check_away(self.federation, self.targets, self.away)
-        if not self.federation.rounds:
-            raise PfedulError("This run has not been trained, so there is nothing to forget.")
-        data = self.federation.bench.data
-        check_enough({target: data[target] for target in self.targets})
-        make_plan(self.federation, self.targets, self.options)
+        check_method(self.federation, self.targets, self.options, self.away)
 
     def price(self) -> Price:
         return price(self.federation, self.oracles, self.twins)
@@ -187,7 +181,7 @@ def _measured(
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     federation, bench = asked.federation, asked.federation.bench
     states = _states(asked, removed, oracles, twins)
-    exam = _exam(asked)
+    exam = exam_of(federation, asked.targets)
     answers = ask_all(bench, exam, states, surfaces_of(bench), tell)
     case = _case(asked, exam, answers, len(oracles))
     examiner = Examiner(case)
@@ -210,20 +204,9 @@ def _measured(
         **found,
         "relearn": relearn_time(bench, exam, starts, wanted, tell),
     }
-    remaining, scores = list(removed.state.personal), score_table(federation)
+    remaining, scores = list(removed.state.personal), known_scores(federation)
     clients = client_figures(remaining, outcome, oracles, examiner, scores)
     return evidence, {name: {**row, "away": name in asked.away} for name, row in clients.items()}
-
-
-def _exam(asked: Rehearsal) -> Exam:
-    federation = asked.federation
-    data, planted = federation.bench.data, federation.settings.plant_backdoor
-    return draw_exam(
-        {target: data[target] for target in asked.targets},
-        {client: held for client, held in data.items() if client not in asked.targets},
-        federation.settings.seed,
-        None if planted is None else parse_backdoor(planted),
-    )
 
 
 def _states(

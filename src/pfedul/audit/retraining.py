@@ -6,6 +6,8 @@ It is what a removal is measured against. A *twin* is the same with the targets,
 be unlearned in turn: attacks that compare many unlearned with many retrained models
 need several. Both are ordinary run folders, so a killed audit goes on where it was.
 
+A removal by retraining is made in the same way, with the run's own seed (unlearn/starting_over.py).
+
 What an oracle does not repeat: a client that joined late is in it from the first
 round, and rounds that repaired an earlier removal are ordinary ones.
 """
@@ -14,42 +16,47 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pfedul.assembly import reseeded
 from pfedul.beginning import first_rows, first_state
 from pfedul.client import Workbench
+from pfedul.clusters import Clusters
 from pfedul.engine import Engine
 from pfedul.engine.borrowed import BorrowedEngine
 from pfedul.ledger import Ledger
 from pfedul.randomness import derive_seed
 from pfedul.rows import settings_row
-from pfedul.settings import Settings, write_toml
+from pfedul.settings import Settings, fixed, write_toml
 from pfedul.store import LEDGER_FILE, ORACLES, REHEARSAL, Store
 from pfedul.tensorfile import digest
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
 
-_HEADER = "# Trained for an audit, on the data of the run around it; it cannot be trained alone.\n"
+_HEADER = "# Trained on the data of the run around it; it cannot be trained alone.\n"
 _COMMITS = 5
-"""A federation of an audit is committed about so often on its way: resumable, and cheap."""
+"""Such a federation is committed about so often on its way: resumable, and cheap."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One federation to train: where it is kept, with which seed, on whose data."""
+    """One federation to train: where it is kept, with which seed, on whose data.
+
+    `changes` are settings in which it differs from the run.
+    """
 
     name: str
     folder: Path
     seed: int
     clients: tuple[str, ...]
     record: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def begun(self) -> bool:
@@ -79,8 +86,8 @@ def _recipe(
 ) -> Recipe:
     seed = derive_seed(federation.settings.seed, "audit", name) % 2**31
     members = {client: federation.members[client].data_sha256 for client in clients}
-    fixed = asdict(_settings(federation.settings, seed, 0, record))
-    key = digest(json.dumps([fixed, members], sort_keys=True).encode())[:16]
+    decides = fixed(_settings(federation.settings, seed, 0, record))
+    key = digest(json.dumps([decides, members], sort_keys=True).encode())[:16]
     return Recipe(name, federation.store.path / place / key, seed, tuple(clients), record)
 
 
@@ -99,16 +106,32 @@ def _settings(settings: Settings, seed: int, rounds: int, record: str) -> Settin
 
 
 def open_recipe(
-    federation: Federation, recipe: Recipe, progress: Callable[[int], None] | None = None
+    federation: Federation,
+    recipe: Recipe,
+    progress: Callable[[int], None] | None = None,
+    rounds: int | None = None,
 ) -> Federation:
-    """The federation of a recipe, trained as long as the run was; `progress` is told of replies."""
-    settings = _settings(federation.settings, recipe.seed, federation.rounds, recipe.record)
+    """The federation of a recipe, trained as long as the run was; `progress` is told of replies.
+
+    `rounds` says how long it is trained instead. It is not evaluated: that is no part of what
+    retraining costs, and who wants to know accuracies measures them.
+    """
+    wanted = federation.rounds if rounds is None else rounds
+    usual = _settings(federation.settings, recipe.seed, wanted, recipe.record)
+    settings = replace(usual, **recipe.changes)
     bench = reseeded(federation.bench, recipe.seed, recipe.clients)
     start = lend(federation.engine, recipe.seed)
-    made = type(federation)(_store(recipe, settings, bench), settings, bench, start=start)
+    same = settings.clusters == federation.settings.clusters
+    clusters = federation.clusters if same else Clusters(settings.clusters)
+    store = _store(recipe, settings, bench, clusters)
+    made = type(federation)(store, settings, bench, start=start)
     try:
         told = progress or (lambda _: None)
-        made.train(federation.rounds, lambda at: told((at.round - 1) * at.clients + at.replies))
+        made.train(
+            wanted,
+            lambda at: told((at.round - 1) * at.clients + at.replies),
+            evaluated=False,
+        )
     except BaseException:
         made.close()
         raise
@@ -124,12 +147,15 @@ def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
     return BorrowedEngine(engine, seed)
 
 
-def _store(recipe: Recipe, settings: Settings, bench: Workbench) -> Store:
+def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
+    """Clients stay in the clusters that they are in, so that the same ones can be compared."""
     if recipe.begun:
         return Store.open(recipe.folder)
     shutil.rmtree(recipe.folder, ignore_errors=True)
     rows = [*first_rows(bench), settings_row(settings)]
-    return Store.create(recipe.folder, _HEADER + write_toml(settings), first_state(bench), rows)
+    return Store.create(
+        recipe.folder, _HEADER + write_toml(settings), first_state(bench, clusters), rows
+    )
 
 
 def replies_left(federation: Federation, recipes: Collection[Recipe]) -> int:

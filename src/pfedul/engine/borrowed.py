@@ -29,7 +29,8 @@ class BorrowedEngine:
         shared: Tensors,
         locate_personal: LocatePersonal,
     ) -> Generator[Reply, None, None]:
-        return self._lender.run(replace(task, seed=self._seed), clients, shared, locate_personal)
+        seed = self._seed if task.seed is None else task.seed
+        return self._lender.run(replace(task, seed=seed), clients, shared, locate_personal)
 
     def close(self) -> None:
         """The lender goes on."""

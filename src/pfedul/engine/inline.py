@@ -8,6 +8,7 @@ from pfedul.client import Reply, Task, Workbench, perform, scratch_of
 from pfedul.engine.protocol import LocatePersonal
 from pfedul.tensorfile import read_file
 from pfedul.tensors import Tensors
+from pfedul.warming import warm_up
 
 
 class InlineEngine:
@@ -18,6 +19,7 @@ class InlineEngine:
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
         self._scratch = scratch_of(bench)
+        warm_up()
 
     def run(
         self,

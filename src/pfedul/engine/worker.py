@@ -23,6 +23,7 @@ from pfedul.engine.messages import Answer, Failure, Order, Setup, attach_data, m
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError
 from pfedul.tensorfile import read_file
+from pfedul.warming import warm_up
 
 
 def serve(
@@ -43,6 +44,7 @@ def serve(
 def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
     """The bench with its data attached, and a model of its own."""
     torch.set_default_dtype(setup.default_dtype)
+    warm_up()
     bench: Workbench = cloudpickle.loads(setup.bench)
     bench = replace(bench, data=attach_data(bench.data, data, setup.data))
     return bench, scratch_of(bench)

@@ -18,6 +18,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from pfedul.assembly import assemble, input_shape, load_data, own_data
+from pfedul.at_client import split_extra
 from pfedul.client import Reply, Workbench, perform, scratch_of
 from pfedul.data import FederatedData, fingerprint
 from pfedul.errors import PfedulError
@@ -120,7 +121,8 @@ def carry_out(node: Node, order: Order, load: Load | None) -> Reply:
         raise PfedulError("its data are not those with which it joined")
     scratch = scratch_of(bench)
     state = scratch.model.state_dict()
-    check_same_tensors(order.shared, {name: state[name] for name in bench.split.shared})
+    own, _ = split_extra(order.shared)
+    check_same_tensors(own, {name: state[name] for name in bench.split.shared})
     folder = own_folder(node.folder, order.federation, node.client)
     personal = order.personal if order.base is None else read_held(folder, order.base)
     reply = perform(bench, scratch, order.task, node.client, order.shared, personal)

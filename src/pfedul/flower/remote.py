@@ -88,6 +88,7 @@ def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federati
     shape, classes = _agree(found)
     bench = assemble_at_server(settings, shape, classes, server.model)
     check_clients(settings, [node.member.client for node in found])
+    _refuse_clusters(settings)
     shared = read_tensors(bench.build_model(), bench.split.shared)
     facts = {
         "clients_at": AT_NODES,
@@ -99,6 +100,11 @@ def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federati
     rows += [insert("meta", key=key, value=value) for key, value in facts.items()]
     store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
     return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
+
+
+def _refuse_clusters(settings: Settings) -> None:
+    if settings.clusters > 1:
+        raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
 
 
 def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) -> FlowerEngine:

@@ -24,6 +24,7 @@ MESSAGE_TYPES = {
     "recalibrate": "train.recalibrate",
     "evaluate": "evaluate.evaluate",
     "exact-fisher": "query.exact_fisher",
+    "work": "train.work",
     "hello": "query.hello",
     "erase": "query.erase",
 }

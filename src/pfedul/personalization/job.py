@@ -15,13 +15,17 @@ from pfedul.tensors import Tensors
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: plain SGD, its momentum fresh in every round."""
+    """How a client trains: plain SGD, its momentum fresh in every round.
+
+    `steps` ends each phase of the training after so many batches, however many epochs are left.
+    """
 
     epochs: int = 5
     batch_size: int = 32
     lr: float = 0.01
     momentum: float = 0.9
     weight_decay: float = 0.0
+    steps: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from torch.nn import functional as F
 from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.job import Fitted, Job, LocalTraining
 from pfedul.tensors import load_tensors, read_tensors
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""(logits, labels) -> one number to go down on."""
 
 FORWARD_BATCH = 256
 """How many samples pass at once when there is no backward pass to pay for."""
@@ -41,16 +45,19 @@ def read_fitted(job: Job, loss: float) -> Fitted:
 
 
 def run_sgd(
-    model: nn.Module,
-    parameters: list[nn.Parameter],
+    model: Callable[[Tensor], Tensor],
+    parameters: Sequence[Tensor],
     samples: Samples,
     training: LocalTraining,
     epochs: int | None = None,
     adjust_gradients: Callable[[], None] | None = None,
+    loss_of: Loss = F.cross_entropy,
+    after_step: Callable[[], bool] | None = None,
 ) -> float:
-    """Minimise the cross-entropy of `model` over `samples`; returns the mean loss of all steps.
+    """Minimise a loss of `model` over `samples`; returns its mean over all steps.
 
-    `adjust_gradients` is called between the backward pass and the step.
+    `adjust_gradients` is called between the backward pass and the step, `after_step` after
+    each step: it ends the training by returning True.
     """
     parameters = [parameter for parameter in parameters if parameter.requires_grad]
     epochs = training.epochs if epochs is None else epochs
@@ -60,28 +67,35 @@ def run_sgd(
         parameters, training.lr, training.momentum, weight_decay=training.weight_decay
     )
     total, seen = torch.zeros(()), 0
-    for _ in range(epochs):
-        for indices in shuffled_batches(len(samples), training.batch_size):
-            x, y = samples.batch(indices)
-            optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(x), y)
-            torch.autograd.backward(loss)
-            if adjust_gradients is not None:
-                adjust_gradients()
-            optimizer.step()
-            total += loss.detach() * len(y)
-            seen += len(y)
+    for indices in batches(len(samples), training.batch_size, epochs, training.steps):
+        x, y = samples.batch(indices)
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model(x), y)
+        torch.autograd.backward(loss)
+        if adjust_gradients is not None:
+            adjust_gradients()
+        optimizer.step()
+        total += loss.detach() * len(y)
+        seen += len(y)
+        if after_step is not None and after_step():
+            break
     return float(total) / max(seen, 1)
 
 
 @torch.no_grad()
-def mean_loss(model: nn.Module, samples: Samples) -> float:
+def mean_loss(model: Callable[[Tensor], Tensor], samples: Samples) -> float:
     """The loss as it is, without a step."""
     total = torch.zeros(())
     for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
         x, y = samples.batch(indices)
         total += F.cross_entropy(model(x), y, reduction="sum")
     return float(total) / len(samples)
+
+
+def batches(count: int, batch_size: int, epochs: int, steps: int | None) -> Iterator[Tensor]:
+    """The batches of all epochs, or the first `steps` of them."""
+    every = (batch for _ in range(epochs) for batch in shuffled_batches(count, batch_size))
+    return islice(every, steps)
 
 
 def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
@@ -97,6 +111,17 @@ def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
     if len(batches) > 1 and len(batches[-1]) == 1 and batch_size > 1:
         batches[-2:] = [torch.cat(batches[-2:])]
     return iter(batches)
+
+
+def count_batches(count: int, batch_size: int) -> int:
+    """How many batches `shuffled_batches` makes of an epoch.
+
+    >>> [count_batches(count, 4) for count in (1, 4, 5, 6, 9)]
+    [1, 1, 1, 2, 2]
+    """
+    whole, rest = divmod(count, batch_size)
+    joins = rest == 1 and whole > 0
+    return whole + (1 if rest and not joins else 0)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ residue of the client is left in it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import torch
@@ -16,8 +15,9 @@ from torch import Generator
 
 from pfedul.randomness import derive_seed
 from pfedul.records.fisher import blended, fisher_noise, summed
+from pfedul.records.kind import Erasure, Keeping, Record, Recorder, Update, WholeRound
 from pfedul.split import Layer
-from pfedul.store import FISHER_TOTAL_FILE, Store, fisher_file
+from pfedul.store import FISHER_RETAINED_FILE, FISHER_TOTAL_FILE, Store, fisher_file
 from pfedul.tensors import Tensors
 
 
@@ -46,33 +46,29 @@ class StoredFisher:
         return summed(self.of(client) for client in staying) if staying else None
 
 
-class FisherRecorder:
+class FisherRecorder(Recorder):
     """Brings the record up to date with the replies of one round (Eq. 5)."""
 
-    def __init__(
-        self, store: Store, layers: Sequence[Layer], beta: float, noise: float, seed: int
-    ) -> None:
-        self._store = store
-        self._names = [name for layer in layers for name in layer.tensors]
-        self._beta, self._noise, self._seed = beta, noise, seed
+    def __init__(self, keeping: Keeping) -> None:
+        chosen = keeping.settings
+        self._store = keeping.store
+        self._names = [name for layer in keeping.split.layers for name in layer.tensors]
+        self._beta, self._noise, self._seed = chosen.fisher_beta, chosen.fisher_noise, chosen.seed
         self._sums: Tensors = {}
-        self.seconds = 0.0
 
     @torch.no_grad()
-    def add(self, number: int, client: str, before: Tensors, after: Tensors) -> None:
-        """Take in a client's update of round `number`: shared tensors before and after its work."""
-        started = time.perf_counter()
-        update = {name: before[name] - after[name] for name in self._names}
-        squares = {name: tensor.square_() for name, tensor in update.items()}
+    def add(self, update: Update) -> None:
+        """Take in a client's update."""
+        changed = {name: update.before[name] - update.after[name] for name in self._names}
+        squares = {name: tensor.square_() for name, tensor in changed.items()}
         if self._noise:
-            place = derive_seed(self._seed, "fisher-noise", number, client)
+            place = derive_seed(self._seed, "fisher-noise", update.number, update.client)
             squares = fisher_noise(squares, self._noise, Generator().manual_seed(place))
-        name = fisher_file(client)
+        name = fisher_file(update.client)
         known = self._store.read(name) if self._store.has(name) else None
         fisher = blended(known, squares, self._beta)
         self._store.stage(name, fisher)
         self._add_to_sum(fisher, known)
-        self.seconds += time.perf_counter() - started
 
     def _add_to_sum(self, fisher: Tensors, known: Tensors | None) -> None:
         if not self._sums:
@@ -88,10 +84,41 @@ class FisherRecorder:
             return {name: tensor.to(torch.float64) for name, tensor in total.items()}
         return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
 
-    def finish(self) -> None:
+    def finish(self, _whole: WholeRound) -> None:
         """The round is whole: stage the sum."""
-        started = time.perf_counter()
         if self._sums:
             total = {name: tensor.clamp(min=0).float() for name, tensor in self._sums.items()}
             self._store.stage(FISHER_TOTAL_FILE, total)
-        self.seconds += time.perf_counter() - started
+
+
+def _sum_without(erasure: Erasure) -> Tensors | None:
+    fisher = StoredFisher(erasure.store, erasure.clients, erasure.split.layers)
+    return fisher.total_without(erasure.targets)
+
+
+def _doomed(erasure: Erasure) -> list[str]:
+    """The sum over those who stay is added up anew; one that was retained has the targets in it."""
+    staying = [client for client in erasure.clients if client not in erasure.targets]
+    if not any(erasure.store.has(fisher_file(client)) for client in staying):
+        return [FISHER_TOTAL_FILE, FISHER_RETAINED_FILE]
+    return [FISHER_TOTAL_FILE] if erasure.everything else [FISHER_RETAINED_FILE]
+
+
+def _renew(erasure: Erasure) -> None:
+    total = _sum_without(erasure)
+    if total is not None:
+        kept = FISHER_RETAINED_FILE if erasure.everything else FISHER_TOTAL_FILE
+        erasure.store.stage(kept, total)
+
+
+FISHER = Record(
+    name="fisher",
+    title="Fisher",
+    summary="running mean of each client's squared updates, and their sum",
+    memory="one number for each shared parameter and client, and one sum",
+    size=lambda of: (of.clients + 1) * 4 * of.parameters,
+    recorder=FisherRecorder,
+    folders=("fisher",),
+    doomed=_doomed,
+    renew=_renew,
+)

@@ -130,5 +130,5 @@ class Page:
 
     title: str
     subtitle: str
-    banner: Banner
+    banner: Banner | None
     sections: tuple[Section, ...]

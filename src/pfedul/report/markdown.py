@@ -26,7 +26,8 @@ _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 def as_markdown(page: Page) -> str:
     """Text with tables, readable as it is and when rendered."""
-    parts = [f"# {escaped(page.title)}", escaped(page.subtitle), *_banner(page.banner)]
+    parts = [f"# {escaped(page.title)}", escaped(page.subtitle)]
+    parts += [] if page.banner is None else _banner(page.banner)
     for section in page.sections:
         parts += _section(section)
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -56,6 +56,8 @@ SERIES = {
         Series("members", "members: the target's training samples", _MEMBERS, "", "fill"),
         Series("nonmembers", "non-members: samples never trained on", INK, "", "-"),
         Series("chosen", "corrected", _CANDIDATE, "", "fill"),
+        Series("method", "methods", _CANDIDATE, "D", "-"),
+        Series("control", "controls", _FRESH, "^", ":"),
         Series("other", "left alone", _ORACLE, "", "box"),
     )
 }

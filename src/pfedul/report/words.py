@@ -26,6 +26,18 @@ def cleaned(value: Any) -> Any:
     return value
 
 
+def readable(label: str) -> str:
+    """A choice with its options as people read it; of options that are names the key is left out.
+
+    >>> readable("pfedul:correction=reset,fraction=0.3"), readable("none")
+    ('pfedul (reset, fraction=0.3)', 'none')
+    """
+    name, _, options = label.partition(":")
+    parts, named = options.split(","), ("correction=", "adapter=")
+    items = [part.partition("=")[2] if part.startswith(named) else part for part in parts]
+    return f"{name} ({', '.join(items)})" if options else name
+
+
 def typeset(text: str) -> str:
     """A number with a minus sign in the place of the hyphen.
 

@@ -16,12 +16,18 @@ from pfedul.unlearn.plan_options import PlanOptions
 SHORTCUTS = ("step", "clip", "fraction", "toward")
 """Options of single corrections that the command line has as options of its own."""
 
+OF_PFEDUL = (
+    *("alpha", "correction", *SHORTCUTS, "at_least", "scores", "intensity", "layers"),
+    "fisher_noise",
+)
+"""Options that shape pFedUL's plan, and mean nothing to other methods."""
+
 
 @dataclass(frozen=True)
 class ForgetOptions:
     """The defaults are the paper's: Algorithm 1 with the settings of Section 4.1."""
 
-    method: str = option("pfedul", "How to forget.", registry=METHODS)
+    method: str = option("pfedul", "How to forget; see 'pfedul methods'.", registry=METHODS)
     alpha: float = option(
         0.5, "A layer is chosen above mean + alpha * deviation of the scores.", at_least=0
     )
@@ -57,6 +63,7 @@ class ForgetOptions:
     )
     recalibration_epochs: int = option(2, "Epochs of recalibration.", at_least=1)
     no_recalibration: bool = option(False, "Leave the remaining clients' personal parts alone.")
+    recalibrate: bool = option(False, "Recalibrate after any method; 'pfedul' always does.")
     affine: bool = option(False, "FedBN: recalibrate weights and biases, too.")
     repair_rounds: int = option(
         0, "Ordinary rounds of one local epoch after the correction.", at_least=0
@@ -66,10 +73,29 @@ class ForgetOptions:
         "'all': delete every client's record and keep only the sum.",
         choices=("target", "all"),
     )
+    seed: int | None = option(
+        None, "Seed of what is random in forgetting; that of the run.", at_least=0
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
         self.correction_spec()
+        if self.method != "pfedul":
+            self._refuse_plan_options()
+        if self.recalibrate and self.no_recalibration:
+            raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
+
+    def _refuse_plan_options(self) -> None:
+        usual: dict[str, Any] = {spec.name: spec.default for spec in fields(self)}
+        usual["correction"] = CORRECTIONS.canonical(usual["correction"])
+        for name in OF_PFEDUL:
+            if getattr(self, name) != usual[name]:
+                method = self.method.partition(":")[0]
+                raise PfedulError(
+                    f"{option_name(name)} belongs to the method 'pfedul'; the method '{method}' "
+                    f"is given its own options as --method {method}:KEY=VALUE "
+                    "(see 'pfedul methods')."
+                )
 
     def correction_spec(self) -> str:
         """The correction in its one-line form, shortcuts included."""
@@ -99,9 +125,11 @@ class ForgetOptions:
 
     def recalibration(self) -> Recalibration | None:
         """The part that remaining clients are given; None if they are left alone."""
-        if self.no_recalibration:
+        method, _ = METHODS.parse(self.method)
+        if self.no_recalibration or not (method.recalibrates or self.recalibrate):
             return None
-        statistics = CORRECTIONS[self.correction.partition(":")[0]].resets_statistics
+        of_correction = CORRECTIONS[self.correction.partition(":")[0]].resets_statistics
+        statistics = method.name == "pfedul" and of_correction
         return Recalibration(self.recalibration_epochs, self.affine, statistics)
 
     def as_json(self) -> dict[str, Any]:

@@ -43,9 +43,9 @@ class Outcome:
 
     `before` and `after` are the remaining clients' accuracies with their personal
     models on their own test samples. `state_sha256_after` is of all tensors that count
-    afterwards, shared and personal (`Store.state_digest`). `rounds` counts global rounds: 0 unless
-    repair was asked for. `erased_at_client` says of targets that kept their personal
-    tensors themselves whether they confirmed that these are erased.
+    afterwards, shared and personal (`Store.state_digest`). `rounds` counts global rounds: those of
+    the method, and of repair where it was asked for. `erased_at_client` says of targets that
+    kept their personal tensors themselves whether they confirmed that these are erased.
     """
 
     request: int
@@ -66,6 +66,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     erased_at_client: Mapping[str, str] = field(default_factory=dict)
     state_sha256_after: str = ""
+    bytes_uploaded: int = 0
 
     @staticmethod
     def from_json(

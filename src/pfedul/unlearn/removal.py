@@ -8,38 +8,44 @@ tensors ends with the same bits.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pfedul.client import Reply, Task, one_thread
+from pfedul.clusters import doomed_cluster_files
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.personalization.recalibration import shared_statistics
+from pfedul.records.kind import Erasure
+from pfedul.records.registry import RECORDS, record_names
 from pfedul.records.stored import StoredFisher
 from pfedul.rows import now, refusal_rows
 from pfedul.server import Refusal, StreamingMean, check_personal
 from pfedul.store import (
-    FISHER_RETAINED_FILE,
-    FISHER_TOTAL_FILE,
     INIT_FILE,
     REPORTS,
     SHARED_FILE,
-    fisher_file,
     held_file,
     personal_file,
     uninterrupted,
 )
-from pfedul.tensors import Tensors, size_in_bytes
+from pfedul.tensorfile import digest
+from pfedul.tensors import Tensors, norm
 from pfedul.unlearn import requests as ledger_of
 from pfedul.unlearn.attribution import layer_scores
 from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.methods import METHODS, Material
+from pfedul.unlearn.method import Method, Result
+from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.methods.pfedul import make_plan as make_plan
+from pfedul.unlearn.methods.pfedul import why_no_fisher
+from pfedul.unlearn.notebook import Notebook, clear_notes
 from pfedul.unlearn.outcome import Costs, Outcome, added
-from pfedul.unlearn.plan import Plan
 from pfedul.unlearn.requests import Request
+from pfedul.unlearn.work import Work
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
@@ -58,6 +64,7 @@ class Removal:
     away: tuple[str, ...]
     costs: Costs
     on_stage: OnStage
+    notes: tuple[str, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -86,15 +93,20 @@ def forget(
     repairing = begun is not None and begun.status == ledger_of.REPAIRING
     if not (repairing and begun is not None and set(begun.targets) == set(chosen)):
         check_targets(federation, chosen)
-    check_away(federation, chosen, away)
+    if not repairing:
+        check_method(federation, chosen, options, away)
+    away = check_away(federation, chosen, away)
+    changed = ledger_of.changed_options(begun, options)
     request = ledger_of.file_request(federation.store.ledger, chosen, options)
     tell = on_stage or (lambda _stage, _done, _of: None)
-    removal = Removal(federation, request, options, tuple(away), Costs(), tell)
+    removal = Removal(federation, request, options, tuple(away), Costs(), tell, changed)
+    _ = federation.engine  # started before anything is measured
     try:
         if request.status == ledger_of.PENDING:
             _remove(removal)
     except PfedulError:
         federation.store.roll_back()
+        clear_notes(federation.store.path)
         ledger_of.withdraw(federation.store.ledger, request)
         raise
     except BaseException:
@@ -125,43 +137,68 @@ def check_targets(federation: Federation, targets: Sequence[str]) -> None:
         )
 
 
-def check_away(federation: Federation, targets: Sequence[str], away: Sequence[str]) -> None:
+def check_away(
+    federation: Federation, targets: Sequence[str], away: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of the remaining clients who are away; a target may be away as well."""
     for client in away:
-        if client not in federation.clients or client in targets:
-            raise PfedulError(f"'{client}' is not one of the remaining clients, so cannot be away.")
+        if client not in federation.clients and client not in targets:
+            raise PfedulError(f"'{client}' is not one of the clients, so cannot be away.")
+    return tuple(client for client in away if client not in targets)
 
 
-def make_plan(federation: Federation, targets: Sequence[str], options: ForgetOptions) -> Plan:
-    """The plan for these targets: reads the record, changes nothing."""
-    fisher = StoredFisher(federation.store, federation.clients, federation.bench.split.layers)
-    plan_options = options.plan_options(federation.settings.seed)
-    recorded = [target for target in targets if target in fisher.clients]
-    if federation.rounds and not fisher.clients:
-        raise PfedulError(_why_no_record(federation))
-    if not recorded or set(recorded) == set(fisher.clients):
-        note = _NEVER_TOOK_PART if not recorded else _NOBODY_TO_COMPARE
-        return Plan(tuple(targets), 0.0, (), {}, plan_options, (note,))
-    method, _ = METHODS.parse(options.method)
-    material = Material(
-        fisher,
-        federation.shared,
-        federation.store.read(INIT_FILE),
-        recorded,
-        federation.bench.split.layers,
-        federation.settings.lr,
-        plan_options,
-    )
-    idle = [target for target in targets if target not in recorded]
-    notes = (f"{', '.join(idle)}: {_NEVER_TOOK_PART}",) if idle else ()
-    plan = method.plan(material)
-    return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes))
+def check_method(
+    federation: Federation, targets: Sequence[str], options: ForgetOptions, away: Sequence[str]
+) -> None:
+    """Refuse, before anything is done, what the method cannot do here."""
+    method, own = METHODS.parse(options.method)
+    gone = [target for target in targets if target in away]
+    if method.target_works and gone and not method.spares_target(own):
+        raise PfedulError(
+            f"The method '{method.name}' needs {', '.join(gone)} to take part, which is away; "
+            f"methods that do not: {', '.join(_without_target())}."
+        )
+    absent = [client for client in away if client not in targets]
+    if method.starts_over and absent:
+        raise PfedulError(
+            f"The method '{method.name}' trains every remaining client anew, and "
+            f"{', '.join(absent)} is away; wait until everybody is there, or choose another."
+        )
+    if method.local_only and federation.personal_place.at_clients:
+        raise PfedulError(
+            f"The method '{method.name}' reads samples and personal tensors of clients, which are "
+            "on machines of their own here; choose another ('pfedul methods')."
+        )
+    if not federation.rounds and method.name not in {"pfedul", "none"}:
+        raise PfedulError(
+            "This run has not been trained, so there is nothing to unlearn; "
+            "--method none erases what is the client's."
+        )
+    if federation.clusters.several and not method.clustered:
+        raise PfedulError(
+            f"The method '{method.name}' works on one model that all clients share, and this run "
+            f"has clusters; choose one of: {', '.join(m.name for m in METHODS if m.clustered)}."
+        )
+    if federation.rounds:
+        _check_records(federation, method)
+    if method.check is not None:
+        pending = Request(0, tuple(targets), {}, "", ledger_of.PENDING, 0, None)
+        asked = Removal(federation, pending, options, (), Costs(), lambda _s, _d, _o: None)
+        method.check(work_of(asked), own)
 
 
-_NEVER_TOOK_PART = "took part in no round since records began, so that nothing is corrected"
-_NOBODY_TO_COMPARE = (
-    "nobody else took part in a round since records began, so that nothing can be attributed: "
-    "the shared tensors are the targets' work alone and should be trained anew"
-)
+def _without_target() -> list[str]:
+    return [method.name for method in METHODS if not method.target_works]
+
+
+def _check_records(federation: Federation, method: Method) -> None:
+    kept = record_names(federation.settings.record)
+    missing = [name for name in method.needs if name not in kept]
+    if missing:
+        raise PfedulError(
+            f"This run keeps no {RECORDS[missing[0]].title} record, which the method "
+            f"'{method.name}' needs; train a run with --record {'+'.join(method.needs)}."
+        )
 
 
 def score_table(federation: Federation) -> dict[str, list[float]]:
@@ -169,9 +206,15 @@ def score_table(federation: Federation) -> dict[str, list[float]]:
     layers = federation.bench.split.layers
     fisher = StoredFisher(federation.store, federation.clients, layers)
     if not fisher.clients:
-        raise PfedulError(_why_no_record(federation))
+        raise PfedulError(why_no_fisher(federation))
     total = fisher.total()
     return {client: layer_scores(fisher.of(client), total, layers) for client in fisher.clients}
+
+
+def known_scores(federation: Federation) -> dict[str, list[float]]:
+    """The same, and nothing where no record of it was kept."""
+    fisher = StoredFisher(federation.store, federation.clients, federation.bench.split.layers)
+    return score_table(federation) if fisher.clients else {}
 
 
 def exact_scores(federation: Federation, targets: Sequence[str]) -> list[float]:
@@ -188,28 +231,17 @@ def exact_scores(federation: Federation, targets: Sequence[str]) -> list[float]:
     return scores
 
 
-def _why_no_record(federation: Federation) -> str:
-    if federation.rounds == 0:
-        return (
-            "This run has not been trained, so that there is nothing to attribute; train it first."
-        )
-    if federation.settings.record != "fisher":
-        return (
-            "This run keeps no Fisher record, which attribution needs; "
-            "train a run with --record fisher."
-        )
-    return (
-        "The per-client records of this run were deleted with an earlier request "
-        "(--forget-records all); train on to build new ones."
-    )
-
-
 def _remove(removal: Removal) -> None:
     """Stages 1 to 3 and the erasure, as one commit."""
     federation = removal.federation
     before = _known_accuracies(removal) or _accuracies(removal, federation.shared)
-    plan, corrected = _correct(removal)
-    shared, missing, measured = _recalibrate(removal, corrected)
+    result, work = _unlearn(removal)
+    for client, personal in result.personal.items():
+        federation.store.stage(personal_file(client), personal)
+    if result.initial is not None:
+        federation.store.stage(INIT_FILE, result.initial)
+    federation.store.keep([])  # what clients recalibrate is the new personal part
+    shared, missing, measured = _recalibrate(removal, result.shared)
     digests = _digest_of_shared(federation), federation.store.stage(SHARED_FILE, shared)
     erased = _erase(removal)
     after = measured | _accuracies(removal, shared, leave_out=measured)
@@ -220,27 +252,65 @@ def _remove(removal: Removal) -> None:
         options=removal.options.as_json(),
         asked_at=removal.request.asked_at,
         finished_at=now(),
-        plan=plan.as_json(),
+        plan=_plan_of(removal, result),
         erased=erased,
         before={client: before[client] for client in both},
         after={client: after[client] for client in both},
         stages=removal.costs.stages,
-        rounds=0,
-        bytes_broadcast=_broadcast_size(removal, shared, missing),
+        rounds=work.counts.rounds,
+        bytes_broadcast=work.counts.bytes_broadcast + _broadcast_size(removal, shared, missing),
+        bytes_uploaded=work.counts.bytes_uploaded,
         shared_sha256_before=digests[0],
         shared_sha256_after=digests[1],
-        not_recalibrated=() if removal.options.no_recalibration else (*missing, *removal.away),
-        notes=plan.notes,
+        not_recalibrated=(*missing, *removal.away) if removal.options.recalibration() else (),
+        notes=(*removal.notes, *result.notes),
         state_sha256_after=federation.store.state_digest(),
     )
     _commit(removal, outcome, shared)
 
 
+def _plan_of(removal: Removal, result: Result) -> dict[str, Any]:
+    """What is known of the layers: pFedUL's plan, else how far each of them moved."""
+    if result.plan is not None:
+        return result.plan.as_json()
+    return moved_layers(removal, result.shared)
+
+
+def moved_layers(removal: Removal, after: Tensors) -> dict[str, Any]:
+    """How far each shared layer moved, in the form of a plan without scores."""
+    federation = removal.federation
+    rows = []
+    for layer in federation.bench.split.layers:
+        before = {n: federation.shared[n] for n in federation.clusters.names(layer.tensors)}
+        change = norm({name: after[name] - tensor for name, tensor in before.items()})
+        size = norm(before)
+        rows.append(
+            {
+                "name": layer.name,
+                "tensors": list(layer.tensors),
+                "parameters": layer.parameters,
+                "score": None,
+                "selected": change > 0,
+                "relative_change": change / size if size else None,
+                "at_bound": None,
+            }
+        )
+    method = removal.options.method
+    return {
+        "target": list(removal.targets),
+        "threshold": None,
+        "layers": rows,
+        "correction": method,
+        "notes": [],
+    }
+
+
 def _broadcast_size(removal: Removal, shared: Tensors, missing: Sequence[str]) -> int:
     """The corrected tensors go once to each client; those without an answer are not counted."""
-    if removal.options.no_recalibration:
+    if removal.options.recalibration() is None:
         return 0
-    return size_in_bytes(shared) * (len(removal.recalibrating) - len(missing))
+    size = removal.federation.clusters.served_bytes(shared)
+    return size * (len(removal.recalibrating) - len(missing))
 
 
 def _digest_of_shared(federation: Federation) -> str:
@@ -248,15 +318,57 @@ def _digest_of_shared(federation: Federation) -> str:
     return str(federation.store.ledger.value(sql, SHARED_FILE))
 
 
-def _correct(removal: Removal) -> tuple[Plan, Tensors]:
-    """Stages 1 and 2: at the server alone."""
-    removal.on_stage("plan", 0, 1)
+def work_of(removal: Removal) -> Work:
+    """The request as its method sees it."""
+    federation = removal.federation
+    return Work(
+        federation,
+        removal.targets,
+        tuple(removal.remaining),
+        removal.options,
+        removal.request.number,
+        Notebook(federation.store.path, _key(removal)),
+        removal.on_stage,
+        away=removal.away,
+    )
+
+
+def _key(removal: Removal) -> str:
+    """Stands for all that decides what a method does: notes of another request are not used.
+
+    Nor are those of the same request when others were away.
+    """
+    decides = [
+        *(removal.request.number, removal.targets, removal.options.as_json()),
+        sorted(removal.away),
+    ]
+    words = json.dumps([*decides, _digest_of_shared(removal.federation)])
+    return digest(words.encode())[:16]
+
+
+def _unlearn(removal: Removal) -> tuple[Result, Work]:
+    """What the method makes of the shared tensors."""
+    method, own = METHODS.parse(removal.options.method)
+    work = work_of(removal)
+    stage = "plan" if method.name == "pfedul" else "unlearning"
+    removal.on_stage(stage, 0, 1)
     # One thread, as at clients: with more of them the last bits of sums depend on their number.
-    with removal.costs.stage("plan"), one_thread():
-        plan = make_plan(removal.federation, removal.targets, removal.options)
-        corrected = plan.apply(removal.federation.shared)
-    removal.on_stage("plan", 1, 1)
-    return plan, corrected
+    with one_thread():
+        result = method.unlearn(work, own)
+        shared = _with_counters(work, method, result.shared)
+        result = replace(result, shared=shared, notes=(*result.notes, *work.left_out()))
+    removal.costs.stages[stage] = work.meter.spent()
+    removal.on_stage(stage, 1, 1)
+    return result, work
+
+
+def _with_counters(work: Work, method: Method, shared: Tensors) -> Tensors:
+    """Integer tensors are counters of ordinary training: unlearning leaves them as they are."""
+    work.finite(shared)
+    if method.starts_over:
+        return shared
+    counters = {name: t for name, t in work.shared.items() if not t.is_floating_point()}
+    return {**shared, **counters}
 
 
 def _recalibrate(
@@ -275,7 +387,12 @@ def _recalibrate(
     measured: dict[str, float] = {}
     statistics: StreamingMean | None = None
     wanted = _statistics(removal.federation, how)
-    task = Task("recalibrate", removal.request.number, recalibration=how, measured=True)
+    task = Task(
+        *("recalibrate", removal.request.number),
+        recalibration=how,
+        measured=True,
+        seed=removal.options.seed,
+    )
     replies = _ask(removal, "recalibration", task, removal.recalibrating, corrected)
     for client, reply in zip(removal.recalibrating, replies, strict=True):
         if not _accept(removal.federation, reply, client, wanted):
@@ -357,7 +474,11 @@ def _erase(removal: Removal) -> dict[str, int]:
     removal.on_stage("erasure", 0, 1)
     with removal.costs.stage("erasure"), one_thread():
         rows = ledger_of.count_rows(store.ledger, removal.targets)
-        files = doomed_files(removal.federation, removal.targets, _erase_records(removal))
+        if not _starts_over(removal.options):
+            erasure = _erasure(removal.federation, removal.targets, removal.options)
+            for record in RECORDS:
+                record.renew(erasure)
+        files = doomed_files(removal.federation, removal.targets, removal.options)
         sizes = sum(store.locate(name).stat().st_size for name in files)
         store.keep(ledger_of.erase_rows(removal.targets), files)
     removal.on_stage("erasure", 1, 1)
@@ -365,33 +486,35 @@ def _erase(removal: Removal) -> dict[str, int]:
 
 
 def doomed_files(
-    federation: Federation, targets: Sequence[str], also: Sequence[str] = ()
+    federation: Federation, targets: Sequence[str], options: ForgetOptions
 ) -> list[str]:
     """The files of the run that must go with these targets.
 
-    Reports are about the run as it was, and name the targets among those who remain.
+    Reports are about the run as it was, and name the targets among those who remain. Records
+    of a training that another one takes the place of say nothing of the new tensors.
     """
-    own = [file(target) for file in (personal_file, held_file, fisher_file) for target in targets]
-    known = dict.fromkeys([*own, *also, *_reports(federation.store.path)])
-    return [name for name in known if federation.store.has(name)]
+    store, erasure = federation.store, _erasure(federation, targets, options)
+    own = [file(target) for file in (personal_file, held_file) for target in targets]
+    for record in RECORDS:
+        own += [*record.own_files(erasure.leaving), *record.doomed(erasure)]
+    if _starts_over(options):
+        own += store.names("records/")
+    own += doomed_cluster_files(store, federation.clusters, targets)
+    known = dict.fromkeys([*own, *_reports(store.path)])
+    return [name for name in known if store.has(name)]
+
+
+def _starts_over(options: ForgetOptions) -> bool:
+    return METHODS.parse(options.method)[0].starts_over
+
+
+def _erasure(federation: Federation, targets: Sequence[str], options: ForgetOptions) -> Erasure:
+    clients, everything = tuple(federation.clients), options.forget_records == "all"
+    return Erasure(federation.store, federation.bench.split, clients, tuple(targets), everything)
 
 
 def _reports(run: Path) -> list[str]:
     return sorted(file.relative_to(run).as_posix() for file in (run / REPORTS).rglob("*"))
-
-
-def _erase_records(removal: Removal) -> list[str]:
-    """Bring the sum of the records up to date; returns further files that must go."""
-    federation, store = removal.federation, removal.federation.store
-    fisher = StoredFisher(store, federation.clients, federation.bench.split.layers)
-    total = fisher.total_without(removal.targets)
-    if total is None:
-        return [FISHER_TOTAL_FILE, FISHER_RETAINED_FILE]
-    if removal.options.forget_records == "all":
-        store.stage(FISHER_RETAINED_FILE, total)
-        return [FISHER_TOTAL_FILE, *map(fisher_file, fisher.clients)]
-    store.stage(FISHER_TOTAL_FILE, total)
-    return [FISHER_RETAINED_FILE]  # a sum that an earlier request kept has the targets in it
 
 
 def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
@@ -399,7 +522,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     repairs = removal.options.repair_rounds
     status = ledger_of.REPAIRING if repairs else ledger_of.DONE
     request, known = removal.request, outcome.as_json()
-    asked = [] if removal.options.no_recalibration else removal.remaining
+    asked = removal.remaining if removal.options.recalibration() else []
     store.keep(
         [
             ledger_of.finish_row(request, status, 0, known),
@@ -410,6 +533,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     )
     with uninterrupted():
         store.commit()
+        clear_notes(store.path)
         federation.leave(removal.targets, shared)
 
 
@@ -456,16 +580,17 @@ def _repaired(removal: Removal, outcome: Outcome, rounds: int) -> Outcome:
     """The outcome with what the repair did and cost."""
     federation = removal.federation
     after = _accuracies(removal, federation.shared)
-    per_round = size_in_bytes(federation.shared) * len(federation.clients)
+    per_round = federation.clusters.served_bytes(federation.shared) * len(federation.clients)
     both = [client for client in outcome.before if client in after]
     return replace(
         outcome,
         before={client: outcome.before[client] for client in both},
         after={client: after[client] for client in both},
-        rounds=rounds,
+        rounds=outcome.rounds + rounds,
         finished_at=now(),
         stages=added(outcome.stages, removal.costs.stages),
         bytes_broadcast=outcome.bytes_broadcast + rounds * per_round,
+        bytes_uploaded=outcome.bytes_uploaded + rounds * per_round,
         shared_sha256_after=_digest_of_shared(federation),
         state_sha256_after=federation.store.state_digest(),
     )
@@ -492,7 +617,11 @@ def _recalibrate_later(
     if how is None:
         return []
     # Statistics that were shared have been averaged without these clients; theirs stay local.
-    task = Task("recalibrate", request.number, recalibration=replace(how, statistics=False))
+    task = Task(
+        *("recalibrate", request.number),
+        recalibration=replace(how, statistics=False),
+        seed=options.seed,
+    )
     replies = _ask(removal, "recalibration", task, waiting, federation.shared)
     done = [
         client

@@ -15,6 +15,10 @@ from pfedul.unlearn.outcome import Outcome
 
 PENDING, REPAIRING, DONE = "pending", "repairing", "done"
 
+LEVEL, CLIENT_LEVEL = "level", "client"
+"""Of a request's options: the granularity. What is written down says it, so that requests of
+another one can be told apart when there are any."""
+
 NOT_CONFIRMED = "erasure at the client not confirmed"
 
 CLIENT_TABLES = (
@@ -35,6 +39,11 @@ class Request:
     status: str
     repaired: int
     outcome: dict[str, Any] | None
+
+    @property
+    def level(self) -> str:
+        """What is to be forgotten: whole clients, so far. Samples or classes would be others."""
+        return str(self.options.get(LEVEL, CLIENT_LEVEL))
 
 
 def read_requests(ledger: Ledger) -> list[Request]:
@@ -80,12 +89,22 @@ def file_request(ledger: Ledger, targets: Sequence[str], options: ForgetOptions)
     return begun
 
 
+def changed_options(begun: Request | None, options: ForgetOptions) -> tuple[str, ...]:
+    """A note, if a request that is pending was begun with other options than these."""
+    if begun is None or begun.status != PENDING:
+        return ()
+    before, now_asked = begun.options, options.as_json()
+    other = [name for name, value in now_asked.items() if before.get(name, value) != value]
+    words = ", ".join(f"{name} {before[name]}" for name in other)
+    return (f"the request was begun with {words}; that was given up",) if other else ()
+
+
 def _row(request: Request, options: ForgetOptions) -> Statement:
     return insert(
         "requests",
         request=request.number,
         targets=json.dumps(request.targets),
-        options=json.dumps(options.as_json()),
+        options=json.dumps({**options.as_json(), LEVEL: CLIENT_LEVEL}),
         asked_at=request.asked_at,
         status=PENDING,
     )
@@ -120,7 +139,7 @@ def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
 
 def options_of(request: Request) -> ForgetOptions:
     """The options that a request was made with."""
-    return ForgetOptions(**request.options)
+    return ForgetOptions(**{k: v for k, v in request.options.items() if k != LEVEL})
 
 
 def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:

@@ -19,10 +19,20 @@ def layers_section(view: View) -> Section:
     plan = view.plan
     if plan is None:
         blocks: tuple[Block, ...] = (Text("No plan was kept, so nothing is known of the layers."),)
+    elif plan["threshold"] is None:
+        blocks = (Text(_without_scores(plan)), _table(plan))
     else:
         notes = [Text(sentence(note), "note") for note in plan.get("notes") or ()]
         blocks = (Text(_why(view, plan)), *notes, _pictures(view, plan), _table(plan))
     return Section("layers", "Which layers were corrected, and why", blocks)
+
+
+def _without_scores(plan: Json) -> str:
+    moved = [layer["name"] for layer in plan["layers"] if layer["selected"]]
+    return (
+        f"The method {plan['correction']} does not choose among layers by scores; it changed "
+        f"{len(moved)} of {counted(len(plan['layers']), 'shared layer')}."
+    )
 
 
 def _why(view: View, plan: Json) -> str:

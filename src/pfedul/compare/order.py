@@ -1,0 +1,46 @@
+"""What the process of a cell is told, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pfedul.audit.exam import Exam
+from pfedul.audit.questioning import Answers
+from pfedul.audit.verdict import Verdict
+from pfedul.clusters import Clusters
+from pfedul.settings import Settings
+from pfedul.tensors import Tensors
+from pfedul.unlearn.forget_options import ForgetOptions
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A cell to work on: the checkpoint it branches from, and what it is judged beside.
+
+    `key` names its folder; `options` are the cell's, a budget filled in.
+
+    `bench` is pickled apart: it may hold functions of the user's script. `stale` are the
+    personal tensors that the targets would keep, `clusters` those of the checkpoint.
+    """
+
+    key: str
+    options: ForgetOptions
+    run: Path
+    folder: Path
+    targets: tuple[str, ...]
+    settings: Settings
+    bench: bytes
+    stale: Mapping[str, Tensors]
+    exam: Exam
+    oracles: tuple[Answers, ...]
+    untouched: Answers
+    held_out: tuple[Verdict, ...]
+    clusters: Clusters
+    notes: tuple[str, ...] = ()
+
+
+Result = dict[str, Any]
+"""What a cell found, as plain data; `failure` has the sentence if the method came to nothing."""

@@ -1,0 +1,100 @@
+"""Norms: how far each client's upload was from the shared tensors, round by round.
+
+FedEraser was published with every client's update of every kept round; its replay reads
+only their lengths, and the first round in full. Lengths are kept for each shared
+parameter tensor; that of the whole update follows from them. `before` is measured from
+the tensors that the client was given, as the paper has it; `after` from the mean that
+its round ended with, as the published code has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, changes
+from pfedul.store import Store, record_file
+from pfedul.tensors import Tensors, norm
+
+FIRST = "norms-first"
+"""The folder of what clients sent in the first round."""
+
+_ROUNDS = "(rounds)"
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of one client's updates: tensor -> one number for each of its rounds."""
+
+    rounds: tuple[int, ...]
+    before: Tensors
+    after: Tensors
+
+    def at(self, number: int, against: str) -> dict[str, float]:
+        """Of round `number`, for each tensor."""
+        place = self.rounds.index(number)
+        tensors = self.before if against == "before" else self.after
+        return {name: float(values[place]) for name, values in tensors.items()}
+
+
+class NormsRecorder(Recorder):
+    """Adds a number to each tensor's row in every round that a client takes part in."""
+
+    looks_back = True
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store, self._names = keeping.store, keeping.parameters
+
+    def add(self, update: Update) -> None:
+        if update.number == 1:
+            self._store.stage(record_file(FIRST, update.client), update.after)
+
+    def look_back(self, update: Update, whole: WholeRound) -> None:
+        name = record_file("norms", update.client)
+        known = self._store.read(name) if self._store.has(name) else {}
+        number = torch.tensor([update.number], dtype=torch.int64)
+        new = {_ROUNDS: number, **_lengths("before", update.change(self._names))}
+        new |= _lengths("after", changes(whole.after, update.after, self._names))
+        joined = {key: torch.cat([known[key], row]) if known else row for key, row in new.items()}
+        self._store.stage(name, joined)
+
+
+def _lengths(against: str, change: Tensors) -> dict[str, Tensor]:
+    return {
+        f"{against}/{name}": torch.tensor([norm({name: tensor})], dtype=torch.float64)
+        for name, tensor in change.items()
+    }
+
+
+def read_lengths(store: Store, client: str) -> Lengths | None:
+    """None of a client that took part in no round since the record began."""
+    name = record_file("norms", client)
+    if not store.has(name):
+        return None
+    rows = store.read(name)
+    rounds = tuple(int(number) for number in rows.pop(_ROUNDS))
+    parts: dict[str, Tensors] = {"before": {}, "after": {}}
+    for key, values in rows.items():
+        against, _, tensor = key.partition("/")
+        parts[against][tensor] = values
+    return Lengths(rounds, **parts)
+
+
+def first_upload(store: Store, client: str) -> Tensors | None:
+    """What a client sent in the first round, statistics included; None if it was not in it."""
+    name = record_file(FIRST, client)
+    return store.read(name) if store.has(name) else None
+
+
+NORMS = Record(
+    name="norms",
+    title="norms",
+    summary="lengths of each client's updates, tensor by tensor, and its upload of round 1",
+    memory="two numbers for each shared tensor, client and round, and a copy of the shared "
+    "tensors for each client of round 1",
+    size=lambda of: of.clients * (4 * of.parameters + (16 * of.tensors + 8) * of.rounds),
+    recorder=NormsRecorder,
+    folders=("norms", FIRST),
+)

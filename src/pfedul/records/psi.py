@@ -1,0 +1,130 @@
+"""Psi: a bound on how far each client moved the shared parameters, and where to go back to.
+
+SIFU's Psi(n, i) adds up the length of client i's residual of every round until model n.
+The last model in which it is at most Psi* is the one to go back to. Published code keeps
+a model for each client and rewrites it in every round; but Psi never falls, so that a
+client's place is final once it has passed Psi*: one model for each round in which somebody
+passed is enough, and until then the model is the current one.
+
+Weights are those of the round as it was: among the clients who took part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew
+from pfedul.records.residual import round_residual
+from pfedul.store import INIT_FILE, Store, record_file
+from pfedul.tensors import Tensors, norm
+
+if TYPE_CHECKING:
+    from pfedul.settings import Settings
+
+BEGIN_FILE = "records/psi-begin.safetensors"
+MODELS = "psi-models"
+_ROUNDS, _PSI, _BACK_TO = "rounds", "psi", "back_to"
+
+
+@dataclass(frozen=True)
+class Psi:
+    """Of one client: Psi after each round that it took part in.
+
+    `back_to` is the round after which the model was the last to have Psi <= Psi*; None as
+    long as that holds for the current one. Nothing is added any more when it is set.
+    """
+
+    rounds: tuple[int, ...]
+    values: tuple[float, ...]
+    back_to: int | None
+
+
+def psi_bound(settings: Settings) -> float:
+    """Psi* = epsilon sigma / sqrt(2 ln(1.25 / delta))."""
+    return (
+        settings.psi_epsilon
+        * settings.psi_sigma
+        / math.sqrt(2 * math.log(1.25 / settings.psi_delta))
+    )
+
+
+class PsiRecorder(Recorder):
+    """Adds the length of the round's residual for each client whose place is not final."""
+
+    looks_back = True
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store, self._names = keeping.store, keeping.parameters
+        self._bound = psi_bound(keeping.settings)
+        self._passed = False
+
+    def look_back(self, update: Update, whole: WholeRound) -> None:
+        known = read_psi(self._store, update.client) or Psi((), (), None)
+        if known.back_to is not None:
+            return
+        own = update.change(self._names)
+        step = norm(round_residual(whole.weight(update.client), own, whole.change))
+        value = (known.values[-1] if known.values else 0.0) + step
+        back_to = whole.number - 1 if value > self._bound else None
+        self._passed |= back_to is not None
+        new = Psi((*known.rounds, whole.number), (*known.values, value), back_to)
+        self._store.stage(record_file("psi", update.client), _written(new))
+
+    def finish(self, whole: WholeRound) -> None:
+        if not self._store.has(BEGIN_FILE):
+            self._store.stage(BEGIN_FILE, {_ROUNDS: _int(whole.number - 1)})
+        if self._passed and whole.number > 1:  # the model before round 1 is there anyway
+            self._store.stage(record_file(MODELS, str(whole.number - 1)), whole.before)
+
+
+def _int(value: int) -> Tensor:
+    return torch.tensor(value, dtype=torch.int64)
+
+
+def _written(psi: Psi) -> Tensors:
+    values = torch.tensor(psi.values, dtype=torch.float64)
+    rounds = torch.tensor(psi.rounds, dtype=torch.int64)
+    return {
+        _ROUNDS: rounds,
+        _PSI: values,
+        _BACK_TO: _int(-1 if psi.back_to is None else psi.back_to),
+    }
+
+
+def read_psi(store: Store, client: str) -> Psi | None:
+    """None of a client that took part in no round since the record began."""
+    name = record_file("psi", client)
+    if not store.has(name):
+        return None
+    found = store.read(name)
+    back_to = int(found[_BACK_TO])
+    rounds, values = tuple(found[_ROUNDS].tolist()), tuple(found[_PSI].tolist())
+    return Psi(rounds, values, None if back_to < 0 else back_to)
+
+
+def begun_after(store: Store) -> int | None:
+    """The round after which the record began: 0, or that of an earlier removal."""
+    return int(store.read(BEGIN_FILE)[_ROUNDS]) if store.has(BEGIN_FILE) else None
+
+
+def model_after(store: Store, number: int) -> Tensors:
+    """The shared tensors after a round in which somebody's place was fixed."""
+    return store.read(record_file(MODELS, str(number)) if number else INIT_FILE)
+
+
+PSI = Record(
+    name="psi",
+    title="psi",
+    summary="how far each client moved the shared parameters, and models to go back to",
+    memory="one number for each client and round, and one copy of the shared tensors for each "
+    "round in which a client passed the bound",
+    size=lambda of: of.clients * 16 * of.rounds + min(of.clients, of.rounds) * 4 * of.parameters,
+    recorder=PsiRecorder,
+    folders=("psi",),
+    doomed=begins_anew("psi"),
+)

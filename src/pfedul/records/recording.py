@@ -1,0 +1,89 @@
+"""All the records of a run, brought up to date with one round."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pfedul.client import Reply, one_thread
+from pfedul.records.kind import Keeping, Update, WholeRound
+from pfedul.records.registry import RECORDS
+from pfedul.store import own_errors
+from pfedul.tensorfile import encode, read_file
+from pfedul.tensors import Tensors
+
+
+class RoundRecorder:
+    """Hands each reply to every record; `seconds` is what that took."""
+
+    def __init__(
+        self, keeping: Keeping, names: Sequence[str], number: int, before: Tensors
+    ) -> None:
+        self._keeping, self._number, self._before = keeping, number, before
+        self._recorders = [RECORDS[name].recorder(keeping) for name in names]
+        self._looking_back = [item for item in self._recorders if item.looks_back]
+        self._spool = Spool(keeping.store.scratch)
+        self._samples: dict[str, int] = {}
+        self.seconds = 0.0
+
+    def add(self, reply: Reply) -> None:
+        """Take in a reply that was accepted."""
+        with self._measured():
+            self._samples[reply.client] = reply.samples
+            for recorder in self._recorders:
+                recorder.add(self._update(reply.client, reply.shared))
+            if self._looking_back:
+                self._spool.put(reply.client, reply.shared)
+
+    def finish(self, after: Tensors) -> None:
+        """The round is whole, and these are its tensors."""
+        with self._measured():
+            whole = WholeRound(
+                *(self._number, self._before, after, self._samples, self._keeping.parameters)
+            )
+            for client in self._samples if self._looking_back else ():
+                self._look_back(client, whole)
+            for recorder in self._recorders:
+                recorder.finish(whole)
+            self._spool.clear()
+
+    def _look_back(self, client: str, whole: WholeRound) -> None:
+        """In a function of its own: the upload is gone before the next one is read."""
+        update = self._update(client, self._spool.take(client))
+        for recorder in self._looking_back:
+            recorder.look_back(update, whole)
+
+    def _update(self, client: str, after: Tensors) -> Update:
+        return Update(self._number, client, self._before, after)
+
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        started = time.perf_counter()
+        # One thread, as at clients: with more of them the last bits of norms depend on their number
+        with one_thread():
+            yield
+        self.seconds += time.perf_counter() - started
+
+
+class Spool:
+    """The uploads of the round under way, on disk: memory holds one of them at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, client: str, tensors: Tensors) -> None:
+        with own_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file(client).write_bytes(encode(tensors))
+
+    def take(self, client: str) -> Tensors:
+        return read_file(self._file(client))
+
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _file(self, client: str) -> Path:
+        return self._folder / f"{client}.safetensors"

@@ -1,0 +1,58 @@
+"""The records that training can keep: all that `pfedul train --record` knows.
+
+Adding one is a file and a line here. Their order is that in which they stand in the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pfedul.errors import PfedulError
+from pfedul.records.norms import NORMS
+from pfedul.records.psi import PSI
+from pfedul.records.stored import FISHER
+from pfedul.records.sums import SUMS
+from pfedul.records.uploads import UPLOADS
+from pfedul.registry import Registry
+
+RECORDS = Registry("record", FISHER, NORMS, UPLOADS, SUMS, PSI)
+
+ALL, NONE = "all", "none"
+
+
+def canonical_records(text: str) -> str:
+    """Names of records and methods joined by plus signs, as names of records in one order.
+
+    >>> canonical_records("uploads+fisher"), canonical_records("none")
+    ('fisher+uploads', 'none')
+    """
+    words = [word.strip() for word in text.split("+")]
+    if NONE in words and len(words) > 1:
+        raise PfedulError(f"--record '{text}' asks for something and for none; leave one out.")
+    wanted = {name for word in words for name in _meant(word)}
+    return "+".join(record.name for record in RECORDS if record.name in wanted) or NONE
+
+
+def record_names(setting: str) -> list[str]:
+    """The records that a run keeps, from the canonical form of its setting.
+
+    >>> record_names("fisher+uploads"), record_names("none")
+    (['fisher', 'uploads'], [])
+    """
+    return [] if setting == NONE else setting.split("+")
+
+
+def _meant(word: str) -> Iterable[str]:
+    # Imported here: methods know of settings, which are checked with this function.
+    from pfedul.unlearn.methods import METHODS
+
+    known = {record.name: (record.name,) for record in RECORDS}
+    methods = {method.name: method.needs for method in METHODS if method.needs}
+    if word in {ALL, NONE}:
+        return known if word == ALL else ()
+    if word not in known | methods:
+        raise PfedulError(
+            f"--record knows no '{word}'; records are {', '.join(known)}; the methods "
+            f"{', '.join(methods)} stand for what they need; or {ALL}, or {NONE}."
+        )
+    return (known | methods)[word]

@@ -1,0 +1,93 @@
+"""Sums: what each client changed, added up over rounds as FedRecovery weighs it.
+
+FedRecovery was published with every client's update of every round. Its weights,
+||D^i||^2 / sum_i ||D^i||^2, have one denominator, so that a running sum for each client
+and one scalar for all say the same. They are kept in single precision (or that of the
+model, if it is better) and added in double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew
+from pfedul.records.residual import round_residual
+from pfedul.store import Store, record_file
+from pfedul.tensors import Tensors, wide_type
+
+TOTAL_FILE = "records/sums-total.safetensors"
+_ROUNDS, _SQUARES = "(rounds)", "(squares)"
+
+
+@dataclass(frozen=True)
+class Total:
+    """Of all rounds since the record began: how many, and the sum of their squared lengths."""
+
+    rounds: int
+    squares: float
+
+
+class SumsRecorder(Recorder):
+    """Adds ||D||^2 times the round's residual to the sum of each client that took part."""
+
+    looks_back = True
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store, self._names = keeping.store, keeping.parameters
+
+    def look_back(self, update: Update, whole: WholeRound) -> None:
+        own = update.change(self._names)
+        residual = round_residual(whole.weight(update.client), own, whole.change)
+        square, known = whole.square, read_sum(self._store, update.client)
+        rounds, before = known or (0, {})
+        total = {
+            name: _added(before.get(name), tensor * square).to(wide_type(whole.before[name]))
+            for name, tensor in residual.items()
+        }
+        self._store.stage(record_file("sums", update.client), {**total, _ROUNDS: _int(rounds + 1)})
+
+    def finish(self, whole: WholeRound) -> None:
+        known = read_total(self._store) or Total(0, 0.0)
+        squares = known.squares + whole.square
+        row = torch.tensor(squares, dtype=torch.float64)
+        self._store.stage(TOTAL_FILE, {_ROUNDS: _int(known.rounds + 1), _SQUARES: row})
+
+
+def _added(known: Tensor | None, more: Tensor) -> Tensor:
+    return more if known is None else more + known
+
+
+def _int(value: int) -> Tensor:
+    return torch.tensor(value, dtype=torch.int64)
+
+
+def read_sum(store: Store, client: str) -> tuple[int, Tensors] | None:
+    """The rounds that a client took part in, and its sum; None if there was none."""
+    name = record_file("sums", client)
+    if not store.has(name):
+        return None
+    tensors = store.read(name)
+    return int(tensors.pop(_ROUNDS)), tensors
+
+
+def read_total(store: Store) -> Total | None:
+    """None before the first round of the record."""
+    if not store.has(TOTAL_FILE):
+        return None
+    row = store.read(TOTAL_FILE)
+    return Total(int(row[_ROUNDS]), float(row[_SQUARES]))
+
+
+SUMS = Record(
+    name="sums",
+    title="sums",
+    summary="what each client changed, added up over rounds",
+    memory="one number for each shared parameter and client",
+    size=lambda of: of.clients * 4 * of.parameters,
+    recorder=SumsRecorder,
+    folders=("sums",),
+    doomed=begins_anew("sums"),
+)

@@ -1,0 +1,45 @@
+"""Uploads: what each client last sent, and in which round. PGA and one-shot exclusion read it."""
+
+from __future__ import annotations
+
+import torch
+
+from pfedul.records.kind import Keeping, Record, Recorder, Update, begins_anew
+from pfedul.store import Store, record_file
+from pfedul.tensors import Tensors
+
+ROUND = "(round)"
+"""No name of a tensor of a model: those have no brackets."""
+
+
+class UploadsRecorder(Recorder):
+    """Replaces a client's file in every round that it takes part in."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store = keeping.store
+
+    def add(self, update: Update) -> None:
+        number = torch.tensor(update.number, dtype=torch.int64)
+        file = record_file("uploads", update.client)
+        self._store.stage(file, {**update.after, ROUND: number})
+
+
+def last_upload(store: Store, client: str) -> tuple[int, Tensors] | None:
+    """The round of a client's last upload, and its shared tensors (statistics included)."""
+    name = record_file("uploads", client)
+    if not store.has(name):
+        return None
+    tensors = store.read(name)
+    return int(tensors.pop(ROUND)), tensors
+
+
+UPLOADS = Record(
+    name="uploads",
+    title="uploads",
+    summary="each client's last upload of the shared tensors",
+    memory="one copy of the shared tensors for each client",
+    size=lambda of: of.clients * 4 * of.parameters,
+    recorder=UploadsRecorder,
+    folders=("uploads",),
+    doomed=begins_anew("uploads"),
+)

@@ -1,0 +1,56 @@
+"""One-shot exclusion: the last round's mean again, without what the targets sent.
+
+A control, and the deep-model reading of MUFC's "drop the client's summary and run the
+server again" (Pan et al., ICLR 2023, which is about K-means). It is also the model that
+PGA starts from. Only the last round is undone; what the targets did in earlier ones is
+in everybody's upload. Clients that did not take part in the last round are not in its
+mean, here as there.
+"""
+
+from __future__ import annotations
+
+from pfedul.errors import PfedulError
+from pfedul.registry import NoOptions
+from pfedul.server import StreamingMean
+from pfedul.unlearn.method import Method, Result
+from pfedul.unlearn.recorded import require_record
+from pfedul.unlearn.work import Work
+
+
+def unlearn(work: Work, _options: NoOptions) -> Result:
+    mean = StreamingMean(dict(work.shared))
+    for client in _of_last_round(work, work.remaining):
+        upload = work.last_upload(client)
+        assert upload is not None
+        mean.add(upload[1], work.samples(client))
+    idle = set(work.targets) - set(_of_last_round(work, work.targets))
+    notes = [f"{name}: did not take part in the last round" for name in sorted(idle)]
+    return Result(mean.result(), notes=tuple(notes))
+
+
+def check(work: Work, _options: NoOptions) -> None:
+    require_record(work, "uploads")
+    if not _of_last_round(work, work.remaining):
+        raise PfedulError(
+            "Nobody but the targets took part in the last round, so that no mean is left without "
+            "them; train on, or choose another method."
+        )
+
+
+def _of_last_round(work: Work, clients: tuple[str, ...]) -> list[str]:
+    found = {client: work.last_upload(client) for client in clients}
+    last = work.federation.rounds
+    return [client for client, upload in found.items() if upload and upload[0] == last]
+
+
+EXCLUSION = Method(
+    name="exclusion",
+    summary="the mean of the last round, without what the target sent",
+    paper="a control; after Pan et al., ICLR 2023 (MUFC), whose method is for K-means",
+    unlearn=unlearn,
+    needs=("uploads",),
+    memory="one copy of the shared tensors for each client",
+    avoids="MUFC as published says nothing of deep models; this reading of it is ours",
+    control=True,
+    check=check,
+)

@@ -1,0 +1,183 @@
+"""FedOSD: forget along a direction that no remaining client's gradient sees (AAAI 2025).
+
+In each unlearning round the targets descend on a bounded loss that is low where
+they are not recognised, and the remaining clients compute an ordinary update; the
+targets' update is projected onto what is orthogonal to all of the others', given
+its old length again, and applied. Post-training then lets the remaining clients
+train on, without the part of their updates along the way back to the old model.
+
+What differs from the published code. Its pseudo-inverse leaves small singular
+values as they are, where they must become zero, and works in single precision; ours
+is in double. Its README's rate of 1e-6 makes post-training stand still; ours is a
+share of the training rate. It weighs clients alike, ours by samples as everywhere.
+Its 100 + 100 rounds are meant for 2000 rounds of training: 10 + 10 here, so that
+forgetting is not longer than training anew. Normalisation statistics stand still,
+so that all gradients are of one and the same function; the authors' models have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pfedul.at_client import SharedTraining
+from pfedul.server import StreamingMean
+from pfedul.tensors import Tensors
+from pfedul.unlearn.method import Method, Result
+from pfedul.unlearn.vectors import flat, orthogonal_part, unflat
+from pfedul.unlearn.work import Work
+
+HEALTH = "(health)"
+"""In the state of the unlearning rounds: ||d|| / ||g_u|| of each of them, before rescaling."""
+
+NOTHING_LEFT = 1e-6
+"""A direction shorter than this share of the targets' update is rounding, not a direction."""
+
+
+@dataclass(frozen=True)
+class OSDOptions:
+    """`rounds` of unlearning at rate `lr`, then `recovery` rounds at `recovery_lr`.
+
+    Both rates are shares of that of training. Without its momentum, a share of one is
+    still a fraction of an ordinary step.
+    """
+
+    rounds: int = 10
+    lr: float = 1.0
+    recovery: int = 10
+    recovery_lr: float = 0.1
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.rounds, self.epochs) < 1 or min(self.lr, self.recovery_lr) <= 0:
+            raise ValueError("rounds, epochs, lr and recovery_lr must be above 0")
+        if self.recovery < 0:
+            raise ValueError("recovery must not be negative")
+
+
+def unlearn(work: Work, options: OSDOptions) -> Result:
+    away, health = unlearned(work, options)
+    return Result(recovered(work, away, options), notes=_notes(health, options))
+
+
+def unlearned(work: Work, options: OSDOptions) -> tuple[Tensors, list[float]]:
+    """The shared tensors after the unlearning rounds, and the health number of each."""
+    rate = options.lr * work.federation.settings.lr
+
+    def step(_number: int, state: Tensors) -> Tensors:
+        shared, health = _parts(state)
+        if len(health) and float(health[-1]) <= NOTHING_LEFT:
+            return state
+        target, rows = updates(work, shared, rate, options.epochs)
+        direction, share = osd_direction(target, rows)
+        start = flat(shared, work.parameters).to(torch.float64)
+        moved = unflat(start - rate * direction, shared, work.parameters)
+        moved = work.agreeing({**shared, **moved})
+        return {**moved, HEALTH: torch.cat([health, torch.tensor([share]).double()])}
+
+    none_yet = torch.zeros(0, dtype=torch.float64)
+    state = {**work.shared, HEALTH: none_yet}
+    shared, health = _parts(work.steps("unlearning", options.rounds, state, step))
+    return shared, health.tolist()
+
+
+def _parts(state: Tensors) -> tuple[Tensors, Tensor]:
+    return {name: tensor for name, tensor in state.items() if name != HEALTH}, state[HEALTH]
+
+
+def updates(work: Work, shared: Tensors, rate: float, epochs: int) -> tuple[Tensor, Tensor]:
+    """The targets' mean update g_u, and those of the remaining clients as rows.
+
+    An update is (before - after) / rate. All rows are in memory at once: four bytes for
+    each shared parameter and remaining client.
+    """
+    start = flat(shared, work.parameters)
+    how = {"epochs": epochs, "lr": rate, "momentum": 0.0, "statistics": False}
+    total, samples = torch.zeros(len(start), dtype=torch.float64), 0
+    asked = work.ask("train-shared", work.targets, shared, {**how, "objective": "unlearn"})
+    for reply in asked:
+        total += (start - flat(reply.shared, work.parameters)).to(torch.float64) * reply.samples
+        samples += reply.samples
+    replies = work.ask("train-shared", work.remaining, shared, how, same_round=True)
+    rows = [(start - flat(reply.shared, work.parameters)) / rate for reply in replies]
+    return total / (samples * rate), torch.stack(rows)
+
+
+def osd_direction(target: Tensor, rows: Tensor) -> tuple[Tensor, float]:
+    """The targets' update orthogonal to every row, as long as it was; and the share that was left.
+
+    Where nothing is left, there is no direction that spares the others: a zero, and 0.
+    """
+    rest = orthogonal_part(target, rows)
+    length, left = float(target.to(torch.float64).norm()), float(rest.norm())
+    if left <= NOTHING_LEFT * length:
+        return torch.zeros_like(rest), 0.0
+    return rest * (length / left), left / length
+
+
+def recovered(work: Work, shared: Tensors, options: OSDOptions) -> Tensors:
+    """Rounds over the remaining clients that go neither back nor further on the way gone."""
+    rate = options.recovery_lr * work.federation.settings.lr
+    how = SharedTraining(options.epochs, lr=rate, momentum=0.0, statistics=False)
+    names, origin = work.parameters, flat(work.shared, work.parameters)
+
+    def step(_number: int, before: Tensors) -> Tensors:
+        start = flat(before, names)
+        way = (start - origin).to(torch.float64)
+        total: StreamingMean | None = None
+        for reply in work.ask("train-shared", work.remaining, before, how):
+            update = without(start - flat(reply.shared, names), way)
+            bent = work.agreeing({**reply.shared, **unflat(start - update, before, names)})
+            total = total or StreamingMean(bent)
+            total.add(bent, reply.samples)
+        assert total is not None
+        return total.result()
+
+    return work.steps("recovery", options.recovery, shared, step)
+
+
+def without(update: Tensor, way: Tensor) -> Tensor:
+    """The update less its component along `way`, of either sign, as long as it was.
+
+    >>> without(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 2.0]))
+    tensor([5., 0.], dtype=torch.float64)
+    """
+    exact, along = update.to(torch.float64), way.to(torch.float64)
+    square = float(along @ along)
+    if not square:
+        return exact
+    rest = exact - float(exact @ along) / square * along
+    length, left = float(exact.norm()), float(rest.norm())
+    return rest * (length / left) if left > NOTHING_LEFT * length else torch.zeros_like(rest)
+
+
+def _notes(health: list[float], options: OSDOptions) -> tuple[str, ...]:
+    played = [share for share in health if share]
+    mean = sum(played) / len(played) if played else 0.0
+    notes = [
+        f"FedOSD: {mean:.1%} of the target's update was orthogonal to all others on average "
+        f"(least: {min(health):.1%}) before it was given its old length"
+    ]
+    if len(played) < options.rounds:
+        notes.append(
+            f"FedOSD stopped after {len(played)} of {options.rounds} unlearning rounds: no part "
+            "of the target's update was left that the others do not see"
+        )
+    return tuple(notes)
+
+
+FEDOSD = Method(
+    name="fedosd",
+    summary="unlearn along what is orthogonal to all remaining clients' updates",
+    paper="Pan et al., AAAI 2025",
+    unlearn=unlearn,
+    options=OSDOptions,
+    memory="nothing; while it runs, four bytes for each shared parameter and client",
+    target_works=True,
+    who="the targets and all remaining clients, then all remaining clients",
+    rounds="10 (rounds) + 10 (recovery)",
+    avoids="the code keeps singular values near zero in its pseudo-inverse, and the README's "
+    "recovery rate of 1e-6 moves nothing",
+)

@@ -1,0 +1,78 @@
+"""What a method has done so far, so that a killed removal goes on from there.
+
+Kept in RUN/unlearning while a request is pending, one file for each phase, replaced
+whole or not at all. It holds tensors in which the targets still are: it goes when
+the request is honoured or withdrawn, and whoever opens the run next removes what a
+kill left of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pfedul.store import UNLEARNING, own_errors
+from pfedul.tensorfile import encode, read_file
+from pfedul.tensors import Tensors
+
+Facts = dict[str, Any]
+
+_PATIENCE = 20.0
+"""A state is saved when so many times as long has passed as saving one takes."""
+
+
+class Notebook:
+    """Owns the folder of one request; `key` stands for all that decides what the method does.
+
+    A method may keep further files in `folder`: they go with the notes.
+    """
+
+    def __init__(self, run: Path, key: str) -> None:
+        self._run = run
+        self.folder = run / UNLEARNING / key
+        self._saved_at = 0.0
+        self._took = 0.0
+
+    def read(self, phase: str) -> tuple[int, Tensors, Facts] | None:
+        """Steps that were done of a phase, its state and the facts after them."""
+        file = self._file(phase)
+        if not file.is_file():
+            return None
+        state = read_file(file)
+        facts = json.loads(bytes(state.pop(_FACTS).tolist()))
+        return facts.pop("number"), state, facts
+
+    def write(self, phase: str, number: int, state: Tensors, facts: Facts, last: bool) -> None:
+        """Note a step; not every one, where steps are short."""
+        started = time.monotonic()
+        if not last and started - self._saved_at < _PATIENCE * self._took:
+            return
+        text = json.dumps({**facts, "number": number}).encode()
+        data = encode({**state, _FACTS: torch.frombuffer(bytearray(text), dtype=torch.uint8)})
+        with own_errors(self._run):
+            for folder in (self.folder.parent, self.folder):  # never the run itself, if it is gone
+                folder.mkdir(exist_ok=True)
+            draft = self._file(phase).with_suffix(".new")
+            draft.write_bytes(data)
+            os.replace(draft, self._file(phase))
+        self._saved_at = time.monotonic()
+        self._took = self._saved_at - started
+
+    def _file(self, phase: str) -> Path:
+        return self.folder / f"{phase}.safetensors"
+
+
+_FACTS = "(facts)"
+
+
+def clear_notes(run: Path) -> None:
+    """Remove all notes of a run."""
+    with own_errors(run):
+        if (run / UNLEARNING).exists():
+            shutil.rmtree(run / UNLEARNING)

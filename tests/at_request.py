@@ -1,0 +1,17 @@
+"""A request as a method sees it, without forgetting anybody."""
+
+from __future__ import annotations
+
+from pfedul import Federation
+from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.outcome import Costs
+from pfedul.unlearn.removal import Removal, work_of
+from pfedul.unlearn.requests import PENDING, Request
+from pfedul.unlearn.work import Work
+
+
+def work_on(federation: Federation, *targets: str) -> Work:
+    request = Request(1, targets, {}, "", PENDING, 0, None)
+    return work_of(
+        Removal(federation, request, ForgetOptions(), (), Costs(), lambda _s, _d, _o: None)
+    )

@@ -1,0 +1,34 @@
+"""Every unlearning method once, with options under which it is quick: property tests run over it.
+
+A method that is registered and not listed here fails a test.
+"""
+
+from __future__ import annotations
+
+SPECS = {
+    "pfedul": "pfedul",
+    "retrain": "retrain",
+    "ga-naive": "ga-naive:rounds=2",
+    "fine-tune": "fine-tune:rounds=2,ascent=2",
+    "federaser": "federaser:interval=2",
+    "pga": "pga:rounds=2,ascent=2",
+    "knot": "knot",
+    "fedrecovery": "fedrecovery:gamma=2,sigma=0.001",
+    "zerofu": "zerofu:iterations=4,batch=16",
+    "mimir": "mimir:iterations=4,batch=16",
+    "fused": "fused:rounds=2,density=0.2",
+    "fedosd": "fedosd:rounds=2,recovery=2",
+    "not": "not:rounds=2",
+    "sifu": "sifu:rounds=2",
+    "none": "none",
+    "exclusion": "exclusion",
+    "one-more-round": "one-more-round",
+    "budgeted-retrain": "budgeted-retrain:rounds=1,steps=2",
+}
+"""Name -> the method as the property tests ask for it."""
+
+SETTINGS = {"knot": {"clusters": 2, "record": "none"}}
+"""Methods that need a run of another kind than the others -> its settings."""
+
+RECORD = "all"
+"""What training keeps so that every method can be tried."""

@@ -1,0 +1,347 @@
+"""FedEraser, FedRecovery, SIFU and one-shot exclusion against paper and pencil."""
+
+import math
+
+import pytest
+import torch
+
+from forgetting_kill import TARGET, copied, deep, deep_again, trained
+from pfedul import PfedulError
+from pfedul.randomness import derive_seed
+from pfedul.tensorfile import read_file
+from pfedul.unlearn.methods.federaser import calibrated
+from three_clients import Pencil, body_step, federation, mean
+
+OTHERS = ("bob", "cat")
+ROUNDS = 3
+
+
+def body_after(run, method, *targets, **settings):
+    """The weight after forgetting (ann, if nobody is named), and the outcome."""
+    with federation(run, rounds=ROUNDS, **settings) as made:
+        made.train()
+        outcome = made.forget(*(targets or ("ann",)), method=method)
+        return made.shared["body.weight"].item(), outcome
+
+
+def replayed(pencil, epochs=1, interval=1, against="before"):
+    """FedEraser for one weight: a length, and the sign of the new direction."""
+    w = mean({name: pencil.uploads[0][name] for name in OTHERS})
+    for number in range(1 + interval, ROUNDS + 1, interval):
+        moved = {}
+        for name in OTHERS:
+            new = w
+            for _ in range(epochs):
+                new = body_step(new, pencil.heads[name], name)
+            start = pencil.weights[number - (1 if against == "before" else 0)]
+            length = abs(pencil.uploads[number - 1][name] - start)
+            moved[name] = w + math.copysign(length, new - w)
+        w = mean(moved)
+    return w
+
+
+@pytest.mark.parametrize("interval", [1, 2, 3])
+@pytest.mark.parametrize("against", ["before", "after"])
+@pytest.mark.parametrize("norms", ["tensor", "whole"])
+def test_federaser_by_hand(interval, against, norms, tmp_path):
+    method = f"federaser:interval={interval},against={against},norms={norms}"
+    found, outcome = body_after(tmp_path / "run", method)
+    assert found == pytest.approx(replayed(Pencil(ROUNDS), 1, interval, against), rel=1e-5)
+    assert outcome.rounds == len(range(1, ROUNDS + 1, interval)) - 1
+
+
+def test_the_first_step_of_federaser_is_the_first_round_without_the_target(tmp_path):
+    """FedAccum's first step, and the model of round 1 minus the target's residual."""
+    found, outcome = body_after(tmp_path / "run", "federaser:interval=9")
+    pencil = Pencil(ROUNDS)
+    assert found == pytest.approx(pencil.weights[1] - pencil.residual(1, "ann"), rel=1e-6)
+    assert outcome.rounds == 0
+
+
+def test_lengths_of_tensors_or_of_the_whole_update():
+    before = {"a": torch.zeros(2), "b": torch.zeros(1)}
+    after = {"a": torch.tensor([0.3, 0.4]), "b": torch.tensor([1.2])}
+    by_tensor = calibrated(before, after, {"a": 5.0, "b": 12.0}, "tensor")
+    assert by_tensor["a"].tolist() == pytest.approx([3, 4])
+    assert by_tensor["b"].tolist() == pytest.approx([12])
+    whole = calibrated(before, after, {"a": 13.0, "b": 0.0}, "whole")
+    assert [*whole["a"].tolist(), *whole["b"].tolist()] == pytest.approx([3, 4, 12])
+
+
+def test_an_update_without_a_direction_stays_without_one():
+    same = {"a": torch.ones(2)}
+    assert calibrated(same, same, {"a": 5.0}, "tensor")["a"].tolist() == [1, 1]
+
+
+def test_federaser_trains_the_share_of_epochs_that_is_asked_for_rounded_up(tmp_path, monkeypatch):
+    from pfedul.at_client import WORK
+
+    seen, train = [], WORK["train-shared"]
+
+    def watched(job, how, extra):
+        seen.append(how["epochs"])
+        return train(job, how, extra)
+
+    monkeypatch.setitem(WORK, "train-shared", watched)
+    body_after(tmp_path / "run", "federaser:interval=2,ratio=0.5", local_epochs=3)
+    assert seen == [2, 2]
+
+
+def test_statistics_of_a_replay_are_the_plain_mean_of_what_clients_send(tmp_path):
+    """With lengths of zero no parameter moves, and statistics do."""
+    run = trained(tmp_path / "run", record="norms", personalization="fedavg")
+    for file in (run / "records/norms").iterdir():
+        rows = read_file(file)
+        _overwrite(run, file, {k: v if k == "(rounds)" else v * 0 for k, v in rows.items()})
+    with deep_again(run) as made:
+        firsts = [read_file(run / f"records/norms-first/c{n}.safetensors") for n in (0, 2, 3)]
+        made.forget(TARGET, method="federaser:interval=2,ratio=1")
+        for name in made.bench.split.parameter_names:
+            expected = torch.stack([one[name] for one in firsts]).double().mean(0)
+            torch.testing.assert_close(made.shared[name], expected.float())
+        moved = torch.stack([one["norm.running_mean"] for one in firsts]).mean(0)
+        assert not torch.allclose(made.shared["norm.running_mean"], moved)
+
+
+def _overwrite(run, file, tensors):
+    """Put other tensors in the place of a file of the run, in its ledger too."""
+    from pfedul.ledger import Ledger
+    from pfedul.tensorfile import digest, encode
+
+    data = encode(tensors)
+    file.write_bytes(data)
+    ledger = Ledger(run / "ledger.db")
+    sql = "UPDATE files SET sha256 = ? WHERE path = ?"
+    ledger.write([(sql, (digest(data), str(file.relative_to(run))))])
+    ledger.close()
+
+
+def test_a_round_that_nobody_who_remains_took_part_in_is_not_replayed(tmp_path):
+    with deep(tmp_path / "run", record="norms", participation=0.25, rounds=4) as made:
+        made.train()
+        rows = made.store.ledger.rows("SELECT round, client FROM replies ORDER BY round")
+        by_round = {row["round"]: row["client"] for row in rows}
+        target = by_round[2]
+        others = sum(client != target for number, client in by_round.items() if number > 1)
+        outcome = made.forget(target, method="federaser:interval=1")
+        assert outcome.rounds == others < 3
+
+
+def test_a_second_request_replays_without_both(tmp_path):
+    """The others' norms stay: after ann and bob only cat's own path is left."""
+    with federation(tmp_path / "run", rounds=ROUNDS) as made:
+        made.train()
+        made.forget("ann", method="none")
+        made.forget("bob", method="federaser:interval=9")
+        found = made.shared["body.weight"].item()
+    assert found == pytest.approx(Pencil(ROUNDS).uploads[0]["cat"], rel=1e-6)
+
+
+# FedRecovery
+
+
+@pytest.mark.parametrize("gamma", [1.0, 3.0])
+def test_fedrecovery_by_hand(gamma, tmp_path):
+    found, outcome = body_after(tmp_path / "run", f"fedrecovery:gamma={gamma}")
+    assert found == pytest.approx(_recovered(gamma, "ann"), rel=1e-6)
+    assert outcome.rounds == outcome.bytes_uploaded == outcome.bytes_broadcast == 0
+
+
+def test_fedrecovery_of_two_targets_is_that_of_both_together(tmp_path):
+    found, _ = body_after(tmp_path / "run", "fedrecovery:gamma=3", "ann", "bob")
+    assert found == pytest.approx(_recovered(3.0, "ann", "bob"), rel=1e-6)
+    apart = Pencil(ROUNDS).weights[-1] - sum(
+        Pencil(ROUNDS).weights[-1] - _recovered(3.0, name) for name in ("ann", "bob")
+    )
+    assert abs(found - apart) > 1e-4
+
+
+def _recovered(gamma, *targets):
+    pencil, numbers = Pencil(ROUNDS), range(1, ROUNDS + 1)
+    z = sum(pencil.square(n) for n in numbers)
+    step = sum(pencil.square(n) * pencil.residual(n, *targets) for n in numbers) / z
+    return pencil.weights[-1] - gamma * step
+
+
+def test_fedrecovery_reckons_without_a_target_that_never_took_part(tmp_path):
+    with federation(tmp_path / "run", rounds=ROUNDS) as made:
+        made.known_data = {**made.known_data, "dan": made.known_data["cat"]}
+        made.train()
+        made.admit("dan")
+        outcome = made.forget("ann", "bob", "dan", method="fedrecovery:gamma=3")
+        found = made.shared["body.weight"].item()
+    assert found == pytest.approx(_recovered(3.0, "ann", "bob"), rel=1e-6)
+    assert any("dan: took part in no round" in note for note in outcome.notes)
+
+
+def test_fedrecovery_says_of_every_outcome_that_nothing_is_certified(tmp_path):
+    _, outcome = body_after(tmp_path / "run", "fedrecovery:sigma=0.1")
+    assert any(note.startswith("no certificate") for note in outcome.notes)
+
+
+@pytest.mark.parametrize("scale", ["same", "tensor"])
+def test_noise_is_on_parameters_alone_and_of_the_size_that_was_asked_for(scale, tmp_path):
+    run = trained(tmp_path / "run", record="sums", personalization="fedavg")
+    with deep_again(run) as made:
+        before = {name: tensor.clone() for name, tensor in made.shared.items()}
+        made.forget(TARGET, method=f"fedrecovery:gamma=0,sigma=0.5,scale={scale}")
+        for name in ("norm.running_mean", "norm.running_var"):
+            assert torch.equal(made.shared[name], before[name])
+        parameters = [name for name in before if name in made.bench.split.parameter_names]
+        units = [before[n].std(correction=0) if scale == "tensor" else 1.0 for n in parameters]
+        drawn = [
+            ((made.shared[name] - before[name]) / unit).flatten()
+            for name, unit in zip(parameters, units, strict=True)
+            if float(unit)
+        ]
+    assert torch.cat(drawn).std().item() == pytest.approx(0.5, rel=0.2)
+    assert abs(torch.cat(drawn).mean().item()) < 0.15
+
+
+# SIFU
+
+SIGMA = 1e-9
+
+
+def _epsilon(bound):
+    return bound * math.sqrt(2 * math.log(1.25 / 0.01)) / SIGMA
+
+
+def _psi(name, last):
+    return sum(abs(Pencil(ROUNDS).residual(n, name)) for n in range(1, last + 1))
+
+
+@pytest.mark.parametrize("back_to", [0, 1, 2, 3])
+@pytest.mark.parametrize("rounds", [None, 0, 1])
+def test_sifu_goes_back_to_where_the_bound_says_and_trains_on_without_the_target(
+    back_to, rounds, tmp_path
+):
+    bound = (_psi("ann", back_to) + _psi("ann", back_to + 1)) / 2 if back_to < ROUNDS else 99.0
+    method = "sifu" if rounds is None else f"sifu:rounds={rounds}"
+    settings = {"psi_sigma": SIGMA, "psi_epsilon": _epsilon(bound)}
+    found, outcome = body_after(tmp_path / "run", method, **settings)
+    pencil = Pencil(ROUNDS)
+    w, more = pencil.weights[back_to], ROUNDS - back_to if rounds is None else rounds
+    for _ in range(more):
+        w = mean({name: body_step(w, pencil.heads[name], name) for name in OTHERS})
+    assert found == pytest.approx(w, rel=1e-6)
+    assert outcome.rounds == more
+    assert ("retraining" in outcome.notes[0]) == (back_to == 0)
+
+
+SIFU_COVERS = {
+    ("fedavg", 1): "covers the shared tensors, and nothing is personal",
+    ("ditto", 1): "covers the shared tensors; personal parts of the others are not covered",
+    ("fedper", 0): "covers the shared tensors; personal parts of the others are not covered",
+    ("fedper", 1): "covers the noised start alone: the 1 rounds after it train through personal",
+    ("fedbn", 1): "covers the noised start alone",
+}
+
+
+@pytest.mark.parametrize(("personalization", "rounds"), SIFU_COVERS)
+def test_sifu_says_what_its_bound_covers(personalization, rounds, tmp_path):
+    run = trained(tmp_path / "run", record="psi", personalization=personalization)
+    with deep_again(run) as made:
+        outcome = made.forget(TARGET, method=f"sifu:rounds={rounds}")
+    (said,) = [note for note in outcome.notes if note.startswith("(epsilon, delta)")]
+    assert SIFU_COVERS[personalization, rounds] in said
+
+
+@pytest.mark.parametrize("personalization", ["fedavg", "ditto", "fedper"])
+def test_what_sifu_covers_does_not_depend_on_personal_parts(personalization, tmp_path):
+    """The same removal with other personal parts: shared tensors are the same where it says so."""
+    run = trained(tmp_path / "run", record="psi", personalization=personalization)
+    found = []
+    for turn in range(2):
+        copy = copied(run, tmp_path / str(turn))
+        for file in (copy / "clients").rglob("personal.safetensors") if turn else ():
+            moved = {n: t + 1 if n == "head.bias" else t for n, t in read_file(file).items()}
+            _overwrite(copy, file, {**moved, "head.weight": moved["head.weight"].flip(0)})
+        with deep_again(copy) as made:
+            made.forget(TARGET, method="sifu:rounds=1")
+            found.append(made.shared)
+    same = all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+    assert same == (personalization != "fedper")
+
+
+def test_the_noise_of_sifu_is_that_of_its_record(tmp_path):
+    found, _ = body_after(tmp_path / "run", "sifu", psi_sigma=0.25)
+    source = torch.Generator().manual_seed(derive_seed(0, "unlearn", 1, "noise"))
+    drawn = torch.randn(1, 1, generator=source, dtype=torch.float64).item()
+    assert found == pytest.approx(Pencil(ROUNDS).weights[-1] + 0.25 * drawn, rel=1e-6)
+
+
+def test_several_targets_go_back_to_the_earliest_place(tmp_path):
+    bound = (_psi("ann", 1) + _psi("ann", 2)) / 2
+    places = [next((n for n in range(3) if _psi(c, n + 1) > bound), 3) for c in ("ann", "bob")]
+    settings = {"psi_sigma": SIGMA, "psi_epsilon": _epsilon(bound)}
+    found, _ = body_after(tmp_path / "run", "sifu:rounds=0", "ann", "bob", **settings)
+    assert len(set(places)) == 2
+    assert found == pytest.approx(Pencil(ROUNDS).weights[min(places)], rel=1e-6)
+
+
+# One-shot exclusion
+
+
+def test_exclusion_by_hand(tmp_path):
+    found, _ = body_after(tmp_path / "run", "exclusion")
+    pencil = Pencil(ROUNDS)
+    assert found == pytest.approx(mean({n: pencil.uploads[-1][n] for n in OTHERS}), rel=1e-6)
+    assert found == pytest.approx(pencil.weights[-1] - pencil.residual(ROUNDS, "ann"), rel=1e-6)
+
+
+def test_exclusion_of_a_client_that_was_not_in_the_last_round_changes_nothing(tmp_path):
+    with deep(tmp_path / "run", record="uploads", participation=0.5, rounds=4) as made:
+        made.train()
+        rows = made.store.ledger.rows("SELECT client FROM replies WHERE round = 4")
+        absent = sorted(set(made.clients) - {row["client"] for row in rows})[0]
+        before = {name: tensor.clone() for name, tensor in made.shared.items()}
+        outcome = made.forget(absent, method="exclusion")
+        for name, tensor in before.items():
+            torch.testing.assert_close(made.shared[name], tensor)
+    assert outcome.notes == (f"{absent}: did not take part in the last round",)
+
+
+def test_where_only_the_target_was_in_the_last_round_nothing_can_be_left_out(tmp_path):
+    with deep(tmp_path / "run", record="uploads", participation=0.25) as made:
+        made.train()
+        row = made.store.ledger.rows("SELECT client FROM replies WHERE round = 3")[0]
+        with pytest.raises(PfedulError, match="Nobody but the targets took part"):
+            made.forget(row["client"], method="exclusion")
+
+
+# Records that an earlier request took with it
+
+
+@pytest.mark.parametrize("method", ["fedrecovery", "sifu", "exclusion"])
+def test_a_record_that_went_with_an_earlier_request_is_built_anew_by_training(method, tmp_path):
+    run = trained(tmp_path / "run", record="all")
+    with deep_again(run) as made:
+        made.forget(TARGET, method="none")
+        with pytest.raises(PfedulError, match=r"was erased with an earlier request; train on"):
+            made.forget("c0", method=method)
+        made.train(5)
+        outcome = made.forget("c0", method=method)
+    words = {"fedrecovery": "last 2 of 5 rounds", "sifu": "began anew after round 3"}
+    assert words.get(method, "") in " ".join(outcome.notes)
+
+
+def test_federaser_cannot_do_without_the_first_round(tmp_path):
+    with deep_again(trained(tmp_path / "run", record="all")) as made:
+        made.forget(TARGET, method="none", forget_records="all")
+        made.train(5)
+        with pytest.raises(PfedulError, match="replays training from round 1; choose another"):
+            made.forget("c0", method="federaser")
+
+
+def test_all_of_them_on_a_real_run(tmp_path):
+    """Digits: the methods run, and the others are still served better than by chance."""
+    from pfedul import Federation
+
+    options = {"clients": 4, "samples": 400, "model": "mlp", "rounds": 4, "local_epochs": 2}
+    for name in ("federaser", "fedrecovery", "sifu", "exclusion"):
+        run = tmp_path / name
+        with Federation.create(run, record=name, engine="inline", **options) as made:
+            made.train()
+            outcome = made.forget(made.clients[0], method=name)
+        assert sum(outcome.after.values()) / 3 > 0.25

@@ -1,0 +1,293 @@
+"""What must hold for every unlearning method. A method is tested by being listed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import forgetting_kill
+from forgetting_kill import CLIENTS, TARGET, copied
+from methods import RECORD, SETTINGS, SPECS
+from pfedul.at_client import WORK, Done
+from pfedul.client import ACTIONS
+from pfedul.tensorfile import read_file
+from pfedul.unlearn.method import MethodFailed
+from pfedul.unlearn.methods import METHODS
+from toys import tensor_digests, uneven_data
+
+PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
+DATA = uneven_data(CLIENTS)
+"""Of uneven labels: a method that tells clients apart by them would do nothing on even ones."""
+NAMES = [method.name for method in METHODS]
+STARTING_OVER = {method.name for method in METHODS if method.starts_over}
+
+
+def test_every_method_is_listed():
+    assert sorted(SPECS) == sorted(NAMES)
+
+
+def trained(run: Path, **settings) -> Path:
+    return forgetting_kill.trained(run, data=DATA, **settings)
+
+
+def deep_again(run: Path, **settings):
+    return forgetting_kill.deep_again(run, data=DATA, **settings)
+
+
+class Runs(dict):
+    """(method, personalization) -> a run that the method can be tried on, trained when needed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, key: tuple[str, str]) -> Path:
+        method, personalization = key
+        name = f"{personalization}-{method if method in SETTINGS else 'ordinary'}"
+        if not (self.folder / name).exists():
+            settings = {"record": RECORD, "rounds": 4, **SETTINGS.get(method, {})}
+            trained(self.folder / name, personalization=personalization, **settings)
+        self[key] = self.folder / name
+        return self[key]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return Runs(tmp_path_factory.mktemp("methods"))
+
+
+def forgotten(run: Path, into: Path, name: str, **options):
+    """A copy of the run in which the target is forgotten, and the outcome."""
+    copy = copied(run, into)
+    engine = options.pop("engine", "inline")
+    with deep_again(copy, engine=engine) as federation:
+        return copy, federation.forget(TARGET, method=SPECS[name], **options)
+
+
+def personal(run: Path) -> dict[str, str]:
+    found = tensor_digests(run)
+    return {name: sha for name, sha in found.items() if name.endswith("personal.safetensors")}
+
+
+@pytest.mark.parametrize("personalization", PERSONALIZATIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_only_shared_tensors_change_and_the_target_is_gone(name, personalization, runs, tmp_path):
+    run = runs[name, personalization]
+    options = {"no_recalibration": True} if METHODS[name].recalibrates else {}
+    copy, outcome = forgotten(run, tmp_path / "copy", name, **options)
+    before, after = personal(run), personal(copy)
+    assert not [file for file in copy.rglob("*") if TARGET in file.name or TARGET in str(file)]
+    assert not (copy / "unlearning").exists()
+    if name not in STARTING_OVER:
+        assert after == {file: sha for file, sha in before.items() if f"/{TARGET}/" not in file}
+    assert after.keys() == {file for file in before if f"/{TARGET}/" not in file}
+    shared = [read_file(place / "shared.safetensors") for place in (run, copy)]
+    assert shared[0].keys() == shared[1].keys()
+    for key, tensor in shared[1].items():
+        assert tensor.dtype == shared[0][key].dtype
+        assert tensor.shape == shared[0][key].shape
+        if not tensor.is_floating_point() and name not in STARTING_OVER:
+            assert torch.equal(tensor, shared[0][key])
+    assert outcome.targets == (TARGET,)
+    assert set(outcome.after) == {"c0", "c2", "c3"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_engine_makes_no_difference(name, runs, tmp_path):
+    found = [
+        tensor_digests(forgotten(runs[name, "fedper"], tmp_path / engine, name, engine=engine)[0])
+        for engine in ("inline", "processes")
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_method_can_be_followed_by_recalibration(name, runs, tmp_path):
+    options = {} if METHODS[name].recalibrates else {"recalibrate": True}
+    copy, outcome = forgotten(runs[name, "fedper"], tmp_path / "copy", name, **options)
+    before, after = personal(runs[name, "fedper"]), personal(copy)
+    assert all(after[file] != before[file] for file in after)
+    assert "recalibration" in outcome.stages
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_interrupted_method_goes_on_to_the_same_tensors(name, runs, tmp_path):
+    whole, _ = forgotten(runs[name, "fedper"], tmp_path / "whole", name)
+    copy = copied(runs[name, "fedper"], tmp_path / "copy")
+    before = tensor_digests(copy)
+
+    def interrupt(_stage, done, _of):
+        if done:
+            raise KeyboardInterrupt
+
+    with deep_again(copy) as federation, pytest.raises(KeyboardInterrupt):
+        federation.forget(TARGET, method=SPECS[name], on_stage=interrupt)
+    left = tensor_digests(copy)
+    assert {file: left[file] for file in before} == before
+    with deep_again(copy) as federation:
+        federation.forget(TARGET, method=SPECS[name])
+    assert tensor_digests(copy) == tensor_digests(whole)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"none"}))
+def test_a_method_changes_something(name, runs, tmp_path):
+    """More than rounding would; but the paper's own correction hardly moves anything."""
+    copy, _ = forgotten(runs[name, "fedper"], tmp_path / "copy", name)
+    before, after = (_all_shared(place) for place in (runs[name, "fedper"], copy))
+    assert before.keys() == after.keys()
+    moved = [
+        float((after[key].double() - tensor.double()).norm() / tensor.double().norm())
+        for key, tensor in before.items()
+        if tensor.is_floating_point()
+    ]
+    assert max(moved) > (0 if name == "pfedul" else 1e-5)
+
+
+def _all_shared(run: Path) -> dict[str, torch.Tensor]:
+    """The shared tensors, those of clusters too."""
+    files = [file for file in run.rglob("*.safetensors") if "shared" in file.name]
+    found = {file.relative_to(run): read_file(file) for file in files}
+    return {f"{file}/{key}": t for file, tensors in found.items() for key, t in tensors.items()}
+
+
+SERVER_ALONE = {"pfedul", "none", "exclusion", "fedrecovery", "zerofu"}
+"""Methods that ask clients for nothing, before any recalibration."""
+
+ASKING = [
+    *(SPECS[name] for name in NAMES if name not in SERVER_ALONE),
+    "zerofu:mode=federated,rounds=1,iterations=4,batch=16",
+]
+
+
+def test_methods_that_ask_clients_are_those_with_rounds():
+    with_rounds = {method.name for method in METHODS if not method.rounds.startswith("0")}
+    assert {spec.partition(":")[0] for spec in ASKING} - {"zerofu"} == with_rounds
+
+
+@pytest.mark.parametrize("spec", ASKING)
+def test_values_that_are_not_finite_are_the_failure_of_the_method(
+    spec, runs, tmp_path, monkeypatch
+):
+    name = spec.partition(":")[0]
+    copy = copied(runs[name, "fedper"], tmp_path / "copy")
+    before = tensor_digests(copy)
+    for what, work in WORK.items():
+        monkeypatch.setitem(WORK, what, _broken(work))
+    monkeypatch.setitem(ACTIONS, "fit", _broken_fit(ACTIONS["fit"]))
+    with deep_again(copy) as federation:
+        with pytest.raises(Exception, match=f"'{name}' diverged") as refusal:
+            federation.forget(TARGET, method=spec)
+        assert isinstance(refusal.value, MethodFailed)
+        assert "\n" not in str(refusal.value)
+        assert "min-replies" not in str(refusal.value)
+        assert TARGET in federation.clients
+        assert not federation.store.ledger.rows("SELECT * FROM requests")
+    assert tensor_digests(copy) == before
+
+
+def _broken_fit(fit):
+    def broken(*arguments):
+        reply = fit(*arguments)
+        return replace(reply, shared=_not_a_number(reply.shared))
+
+    return broken
+
+
+def _broken(work):
+    def broken(*arguments):
+        done = work(*arguments)
+        return Done(_not_a_number(done.tensors), done.metrics)
+
+    return broken
+
+
+def _not_a_number(tensors):
+    """Counters stay whole: a tensor of another type would be refused before it is looked at."""
+    return {n: t * float("nan") if t.is_floating_point() else t for n, t in tensors.items()}
+
+
+LEAVING_OUT = [
+    name
+    for name in NAMES
+    if name not in SERVER_ALONE | STARTING_OVER | {"ga-naive", "knot", "mimir"}
+]
+"""Methods that ask every remaining client, and do without one that is away."""
+
+
+@pytest.mark.parametrize("name", LEAVING_OUT)
+def test_who_is_away_is_named_and_others_are_not_mixed_in_by_a_resumption(name, runs, tmp_path):
+    run = runs[name, "fedper"]
+    whole, outcome = forgotten(run, tmp_path / "whole", name)
+    assert not [note for note in outcome.notes if "away" in note]
+    away, outcome = forgotten(run, tmp_path / "away", name, away=["c3"])
+    assert [note for note in outcome.notes if note.startswith("c3: away")]
+    copy, turns = copied(run, tmp_path / "copy"), []
+
+    def interrupt(stage, done, _of):
+        turns.append(stage)
+        if done and stage not in ("evaluation", "unlearning"):
+            raise KeyboardInterrupt
+
+    with deep_again(copy) as federation, pytest.raises(KeyboardInterrupt):
+        federation.forget(TARGET, method=SPECS[name], away=["c3"], on_stage=interrupt)
+    resumed = copied(copy, tmp_path / "resumed")
+    with deep_again(copy) as federation:
+        federation.forget(TARGET, method=SPECS[name])
+    assert tensor_digests(copy) == tensor_digests(whole)
+    with deep_again(resumed) as federation:
+        outcome = federation.forget(TARGET, method=SPECS[name], away=["c3"])
+    assert tensor_digests(resumed) == tensor_digests(away)
+    assert [note for note in outcome.notes if note.startswith("c3: away")]
+
+
+@pytest.mark.parametrize("name", ["one-more-round", "fedosd"])
+def test_whose_replies_were_refused_is_named(name, runs, tmp_path, monkeypatch):
+    run, usual = runs[name, "fedper"], ACTIONS["work"]
+
+    def false(bench, task, job):
+        reply = usual(bench, task, job)
+        return replace(reply, samples=1) if job.client == "c2" else reply
+
+    monkeypatch.setitem(ACTIONS, "work", false)
+    _, outcome = forgotten(run, tmp_path / "copy", name)
+    assert [note for note in outcome.notes if note.startswith("c2: replies were refused")]
+    assert not [note for note in outcome.notes if "away" in note]
+
+
+@pytest.mark.parametrize("name", [m.name for m in METHODS if m.target_works])
+def test_a_method_that_needs_the_target_says_so_before_it_starts(name, runs):
+    before = tensor_digests(runs[name, "fedper"])
+    with (
+        deep_again(runs[name, "fedper"]) as federation,
+        pytest.raises(Exception, match=f"'{name}' needs {TARGET} to take part"),
+    ):
+        federation.forget(TARGET, away=[TARGET], method=SPECS[name])
+    assert tensor_digests(runs[name, "fedper"]) == before
+
+
+@pytest.mark.parametrize("name", [m.name for m in METHODS if m.needs])
+def test_a_method_without_its_record_says_which_flag_would_have_kept_it(name, tmp_path):
+    with deep_again(trained(tmp_path / "run", record="none")) as federation:
+        before = tensor_digests(tmp_path / "run")
+        with pytest.raises(Exception, match="--record " + METHODS[name].needs[0]):
+            federation.forget(TARGET, method=SPECS[name])
+    assert tensor_digests(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_of_its_own_gives_the_same_tensors_again(name, runs, tmp_path):
+    one, two = (
+        tensor_digests(forgotten(runs[name, "fedper"], tmp_path / str(turn), name, seed=7)[0])
+        for turn in range(2)
+    )
+    assert one == two
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_says_what_a_user_must_know(name):
+    method = METHODS[name]
+    texts = (method.summary, method.paper, method.who, method.rounds, method.guarantee)
+    for text in (*texts, method.memory, method.avoids):
+        assert text.strip()
+    assert method.name == method.name.lower()
