@@ -1,0 +1,171 @@
+"""Every method on real images: CIFAR-10 and FEMNIST, FedPer and FedRep, two seeds of training.
+
+    python bench/comparisons.py --data-root DIR --runs FOLDER [--write]
+
+Small federations that are trained until they have memorised: a CNN of width 16, 12 rounds
+of 3 epochs with rate 0.05, five clients, Dirichlet 0.5; CIFAR-10 with 360 images a client on
+average, FEMNIST with 300. The target is the client with the most test samples, with which
+an audit sees most. All methods with their defaults and variants, four oracles.
+Runs, oracles and cells stay in FOLDER: called again, it goes on and does nothing twice.
+`--write` puts documents, pages and pictures into results/ and the tables into docs/results.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pfedul import Federation
+from pfedul.compare import Comparing, compare
+from pfedul.compare.cells import cells_of
+from pfedul.compare.merged import merged
+from pfedul.compare.page import retraining_seconds, verdict_words, write_pages
+from pfedul.report.words import readable
+from speed import write_page
+
+ROOT = Path(__file__).parent.parent
+PAGE, RESULTS = ROOT / "docs/results.md", ROOT / "results"
+SEEDS = (0, 1)
+ORACLES = 4
+
+SETTINGS: dict[str, Any] = {
+    "partition": "dirichlet:0.5",
+    "small_clients": "drop",
+    "model": "cnn:width=16",
+    "clients": 5,
+    "rounds": 12,
+    "local_epochs": 3,
+    "lr": 0.05,
+    "record": "all",
+    "evaluate_every": 0,
+}
+DATA = {"cifar10": {"samples": 1800}, "femnist": {"samples": 1500}}
+PERSONALIZATIONS = ("fedrep", "fedper")
+
+
+def trained(run: Path, data: str, personalization: str, seed: int, root: str) -> Federation:
+    """A run of the bench, trained as far as it is not yet."""
+    if (run / "ledger.db").is_file():
+        federation = Federation.open(run, data_root=root)
+    else:
+        chosen = {**SETTINGS, **DATA[data], "personalization": personalization, "seed": seed}
+        federation = Federation.create(run, data=data, data_root=root, **chosen)
+    federation.train()
+    return federation
+
+
+def target_of(federation: Federation) -> str:
+    """The client with the most test samples; the first by name of several."""
+    members = federation.members
+    return max(federation.clients, key=lambda name: members[name].test_samples)
+
+
+def compared(federation: Federation) -> dict[str, Any]:
+    """All methods from this checkpoint."""
+    cells = cells_of(["all"], [None])
+    asked = Comparing(federation, (target_of(federation),), cells, ORACLES)
+    _, found = compare(asked, _tell, lambda done, of, now: _tell(f"cells {now}", done, of))
+    return found
+
+
+def _tell(what: str, done: int, of: int) -> None:
+    print(f"\r{what[:70]:<70} {done}/{of}", end="", file=sys.stderr)
+
+
+def document_of(data: str, personalization: str, runs: Path, root: str) -> dict[str, Any]:
+    """One federation over the seeds of its training."""
+    found = []
+    for seed in SEEDS:
+        name = f"{data}-{personalization}-{seed}"
+        with trained(runs / name, data, personalization, seed, root) as federation:
+            found.append(compared(federation))
+    return merged(found)
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """The methods as Markdown."""
+    retraining = retraining_seconds(found)
+    head = ("method", "verdict", "excess", "stale AUC", "accuracy", "PPS", "CFI", "CPU", "rounds")
+    lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
+    rows = [{**row, "verdicts": [row["verdict"]], "rounds": None} for row in found["references"]]
+    for row in [*rows, *found["methods"]]:
+        lines.append("| " + " | ".join(_cells(row, found, retraining)) + " |")
+    return "\n".join(lines)
+
+
+def _cells(row: Mapping[str, Any], found: Mapping[str, Any], retraining: float) -> list[str]:
+    if row["pps"] is None:
+        return [readable(row["label"]), str(row["failure"]), *[""] * 7]
+    return [
+        readable(row["label"]),
+        verdict_words(row["verdicts"]),
+        f"{row['mean_excess']:+.3f}",
+        _stale(row["label"], found),
+        f"{row['remaining_accuracy']:.3f}",
+        f"{row['pps']:.3f}",
+        f"{row['cfi']:.3f}",
+        f"{row['cpu_seconds'] / retraining:.1%}",
+        "" if row["rounds"] is None else f"{row['rounds']:.0f}",
+    ]
+
+
+def _stale(label: str, found: Mapping[str, Any]) -> str:
+    """AUC of the loss attack through the head that the target kept, mean over seeds."""
+    rows = [row for row in [*found["references"], *found["cells"]] if row["label"] == label]
+    values = [
+        test["figures"]["candidate"]["value"]
+        for row in rows
+        for test in row["tests"]
+        if (test["surface"], test["attack"]) == ("stale", "threshold")
+    ]
+    return f"{sum(values) / len(values):.3f}" if values else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure; print the tables, or write everything down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-root", required=True)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args(arguments)
+    tables = []
+    for data in DATA:
+        for personalization in PERSONALIZATIONS:
+            found = document_of(data, personalization, asked.runs, asked.data_root)
+            tables.append(f"### {data}, {personalization}\n\n{table(found)}")
+            if asked.write:
+                _write(found, f"{data}-{personalization}")
+    text = "\n\n".join(tables) + "\n"
+    if asked.write:
+        write_page(PAGE, "comparisons", text)
+    else:
+        print(text)
+
+
+def _write(found: Mapping[str, Any], name: str) -> None:
+    kept = {**found, "configuration": _without_paths(found["configuration"])}
+    files = write_pages(kept, RESULTS / name)
+    files["json"].write_text(json.dumps(_rounded(kept)) + "\n", encoding="utf-8")
+
+
+def _without_paths(configuration: str) -> str:
+    """Where the data were on this machine is nobody's business."""
+    lines = configuration.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("data_root"))
+
+
+def _rounded(value: Any) -> Any:
+    """The same data with as many digits as mean something: a fifth of the size."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    main()
