@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from both_ways import compiled_or_not as compiled_or_not
 from pfedul.split import Layer
 from pfedul.tensors import PIECE
 from pfedul.unlearn.attribution import ROUNDING, layer_scores, select, threshold

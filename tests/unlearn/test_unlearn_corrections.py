@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from both_ways import compiled_or_not as compiled_or_not
 from pfedul.errors import PfedulError
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.corrections import Corrected, LayerView

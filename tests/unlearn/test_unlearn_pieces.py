@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from both_ways import compiled_or_not as compiled_or_not
 from pfedul.tensors import PIECE, norm, pieces, square_sum
 from pfedul.unlearn import CORRECTIONS
-from pfedul.unlearn.corrections import Corrected, LayerView
+from pfedul.unlearn.corrections import Corrected, LayerView, one_pass
 from pfedul.unlearn.corrections import shares as shares_module
-from pfedul.unlearn.corrections.scratch import Scratch
 from pfedul.unlearn.corrections.shares import cut
 
 LONG = 2 * PIECE + 123
@@ -107,7 +107,7 @@ def test_tensors_in_another_memory_order_give_the_same(spec):
         corrected(spec, LayerView(*map(how, parts), score=0.3, largest=0.4, mean=0.3))
         for how in (turned, plain)
     )
-    assert torch.equal(found.tensors["v"], expected.tensors["v"])
+    torch.testing.assert_close(found.tensors["v"], expected.tensors["v"], rtol=1e-6, atol=1e-7)
 
 
 def naive(values: torch.Tensor, count: int) -> list[int]:
@@ -121,7 +121,7 @@ def taken(values: torch.Tensor, count: int) -> list[int]:
     own = {"a": values[: len(values) // 3], "b": values[len(values) // 3 :]}
     total = {name: torch.ones_like(part) for name, part in own.items()}
     shares = {name: torch.empty_like(part) for name, part in own.items()}
-    found, flags = cut(own, total, count, shares, Scratch.like(own)), []
+    found, flags = cut(own, total, count, shares), []
     for (piece,) in (piece for part in shares.values() for piece in pieces(part)):
         mask = np.zeros(len(piece), np.bool_)
         assert found.mark(piece, mask) == mask.sum()
@@ -156,10 +156,32 @@ def test_the_cut_takes_exactly_the_highest(values, fraction):
     assert taken(values, count) == naive(values, count)
 
 
+def reset_places(values: torch.Tensor, fraction: float) -> list[int]:
+    """Which entries a correction resets whose shares are these, in two tensors."""
+    part = len(values) // 3
+    own = {"a": values[:part].clone(), "b": values[part:].clone()}
+    total, start = ({name: torch.ones_like(t) for name, t in own.items()} for _ in range(2))
+    theta = {name: torch.zeros_like(tensor) for name, tensor in own.items()}
+    view = LayerView(theta, start, own, total, 1.0, 1.0, 1.0)
+    found = corrected(f"reset:{fraction}", view)
+    places = torch.cat([found.tensors[name] for name in ("a", "b")]).nonzero().flatten().tolist()
+    assert found.at_bound == pytest.approx(len(places) / len(values))
+    assert math.hypot(*found.changes.values()) == pytest.approx(math.sqrt(len(places)))
+    return places
+
+
+@pytest.mark.parametrize("values", adversarial().values(), ids=list(adversarial()))
+@pytest.mark.parametrize("fraction", [1e-5, 0.2, 1])
+def test_exactly_the_highest_shares_are_reset(values, fraction):
+    assert reset_places(values, fraction) == naive(values, round(fraction * len(values)))
+
+
 @pytest.mark.parametrize("bracket", [(0.9, 0.95), (0.1, 0.2), (0.5, 0.5)])
 def test_a_sample_that_misleads_costs_time_only(monkeypatch, bracket):
-    monkeypatch.setattr(shares_module, "_bracket", lambda *_: bracket)
+    for module in (shares_module, one_pass):
+        monkeypatch.setattr(module, "bracket_of", lambda *_: bracket)
     values = adversarial()["rising"].flip(0)
+    assert reset_places(values, 0.6) == naive(values, round(0.6 * len(values)))
     assert taken(values, 1000 + len(values) // 2) == naive(values, 1000 + len(values) // 2)
 
 

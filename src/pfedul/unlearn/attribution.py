@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, pstdev
 
+from pfedul import compiled
 from pfedul.split import Layer
 from pfedul.tensors import Tensors, pieces, sum_of
 
@@ -36,7 +37,10 @@ def _l1_norm(fisher: Tensors, layer: Layer) -> float:
     Double precision from piece to piece is enough: within one, single precision
     is off by far less than what counts as equal.
     """
-    return math.fsum(sum_of(part) for name in layer.tensors for (part,) in pieces(fisher[name]))
+    parts = [fisher[name] for name in layer.tensors]
+    if compiled.fits(*parts):
+        return math.fsum(map(compiled.sum_of, parts))
+    return math.fsum(sum_of(piece) for part in parts for (piece,) in pieces(part))
 
 
 def threshold(scores: Sequence[float], alpha: float) -> float:

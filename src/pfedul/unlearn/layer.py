@@ -43,7 +43,7 @@ def plan_layer(
     first = _first_names(layer, material.shared, material.initial)
     view = _view(tuple(dict.fromkeys(first.values())), weight, material)
     found = correction.correct(view, options)
-    relative = _relative_change(layer, math.hypot(*found.changes.values()), view.norm)
+    relative = _relative_change(layer, math.hypot(*found.changes.values()), found.norm)
     corrected = {name: found.tensors[twin] for name, twin in first.items() if found.changes[twin]}
     return replace(row, relative_change=relative, at_bound=found.at_bound), corrected
 

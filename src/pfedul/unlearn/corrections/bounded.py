@@ -51,27 +51,29 @@ def directed(view: LayerView, steps: Tensors, name: str, peak: float = 1.0) -> S
         yield step, theta
 
 
-def add_clipped(
-    view: LayerView, steps: Tensors, walks: dict[str, Steps], scale: float, bound: float
-) -> Corrected:
-    """Eq. 11: theta + clip(scale * step, -bound, bound), made in place of the steps.
+def scale_and_limit(scale: float, bound: float) -> tuple[float, float]:
+    """The scale as single precision can hold it, and the bound in the unit of the steps.
 
-    The bound is brought into the unit of the steps, which saves a multiplication.
+    Steps are clipped in their own unit, which saves a multiplication.
     """
     scale = max(-_LARGEST, min(scale, _LARGEST))
-    limit, scratch = _limit(scale, bound), Scratch.like(steps)
+    if not scale:
+        return scale, bound and _LARGEST
+    return scale, min(bound / abs(scale), _LARGEST)
+
+
+def add_clipped(
+    view: LayerView, steps: Tensors, walks: dict[str, Steps], scale: float, limit: float
+) -> Corrected:
+    """Eq. 11: theta + scale * clip(step, -limit, limit), made in place of the steps."""
+    scratch = Scratch.like(steps)
     found = {name: _clip(walk, scale, limit, scratch) for name, walk in walks.items()}
     return Corrected(
         tensors={name: steps[name].to(tensor.dtype) for name, tensor in view.shared.items()},
         changes={name: math.sqrt(square) for name, (square, _) in found.items()},
         at_bound=sum(count for _, count in found.values()) / max(1, view.entries),
+        norm=view.norm,
     )
-
-
-def _limit(scale: float, bound: float) -> float:
-    if not scale:
-        return bound and _LARGEST
-    return min(bound / abs(scale), _LARGEST)
 
 
 def _clip(walk: Steps, scale: float, limit: float, scratch: Scratch) -> tuple[float, int]:

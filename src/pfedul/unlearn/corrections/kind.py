@@ -46,13 +46,14 @@ class Corrected:
     """The layer's tensors after the correction, not the change: adding one would round.
 
     `changes` has, for each tensor, the Euclidean norm of the change that is left
-    after rounding. `at_bound` is the share of entries that went as far as the
-    correction lets any go.
+    after rounding; `norm` is that of the layer as it was. `at_bound` is the share of
+    entries that went as far as the correction lets any go.
     """
 
     tensors: Tensors
     changes: dict[str, float]
     at_bound: float
+    norm: float
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pfedul.unlearn.corrections import one_pass
 from pfedul.unlearn.corrections.bounded import (
     add_clipped,
     bound_of,
     directed,
     empty_steps,
     require_clip,
+    scale_and_limit,
 )
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
 
@@ -36,10 +38,13 @@ class PaperOptions:
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:
     """A step along the direction of Eq. 10, clipped entry by entry."""
+    bound = bound_of(view, options.clip)
+    scale, limit = scale_and_limit(options.step * view.score * view.unit, bound)
+    if one_pass.fits(view):
+        return one_pass.add_clipped(view, scale, limit)
     steps = empty_steps(view)
     walks = {name: directed(view, steps, name) for name in steps}
-    scale = options.step * view.score * view.unit
-    return add_clipped(view, steps, walks, scale, bound_of(view, options.clip))
+    return add_clipped(view, steps, walks, scale, limit)
 
 
 PAPER = Correction(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pfedul.tensors import empty, pieces, wide_type
+from pfedul.unlearn.corrections import one_pass
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
 from pfedul.unlearn.corrections.scratch import Scratch
 from pfedul.unlearn.corrections.shares import Cut, Flags, cut
@@ -34,14 +35,22 @@ class ResetOptions:
 def correct(view: LayerView, options: ResetOptions) -> Corrected:
     """Initial values where the share is highest, the layer's own bits everywhere else."""
     fraction = options.fraction * view.score / view.mean if view.mean else 0.0
-    count, scratch = round(min(1.0, fraction) * view.entries), Scratch.like(view.shared)
+    count = round(min(1.0, fraction) * view.entries)
+    if count and one_pass.fits(view) and (found := one_pass.reset_highest(view, count)):
+        return found
+    return _piece_by_piece(view, count)
+
+
+def _piece_by_piece(view: LayerView, count: int) -> Corrected:
+    scratch = Scratch.like(view.shared)
     shares = {name: empty(t.shape, wide_type(t)) for name, t in view.shared.items()}
-    taken = cut(view.target, view.total, count, shares, scratch)
+    taken = cut(view.target, view.total, count, shares)
     found = {name: _reset(view, name, shares[name], taken, scratch) for name in view.shared}
     return Corrected(
         tensors={name: after for name, (after, _, _) in found.items()},
         changes={name: math.sqrt(square) for name, (_, square, _) in found.items()},
         at_bound=sum(count for _, _, count in found.values()) / max(1, view.entries),
+        norm=view.norm,
     )
 
 

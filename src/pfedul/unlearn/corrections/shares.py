@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfedul import compiled
 from pfedul.tensors import Tensors, pieces
-from pfedul.unlearn.corrections.scratch import Scratch
 
 Flags = NDArray[np.bool_]
 Shares = NDArray[np.floating[Any]]
@@ -44,17 +44,17 @@ class Cut:
         return int(np.count_nonzero(flags))
 
 
-def cut(target: Tensors, total: Tensors, count: int, shares: Tensors, scratch: Scratch) -> Cut:
+def cut(target: Tensors, total: Tensors, count: int, shares: Tensors) -> Cut:
     """What takes the `count` highest shares, but never one of 0; they are left in `shares`."""
     if count == 0:
         return Cut(math.inf)
-    low, high = _bracket(target, total, count)
+    low, high = bracket_of(target, total, count)
     walks = (pieces(own, total[name], shares[name]) for name, own in target.items())
-    found = [_sort_out(share(*piece), low, high, scratch) for walk in walks for piece in walk]
+    found = [_sorted_out(share(*piece).numpy(), low, high) for walk in walks for piece in walk]
     above, inside = sum(number for number, _ in found), np.concatenate([some for _, some in found])
     if above >= count or (low > 0 and above + len(inside) < count):
         above, inside = 0, _above_zero(shares)
-    return _cut_among(inside, count - above)
+    return cut_among(inside, count - above)
 
 
 def share(target: Tensor, total: Tensor, out: Tensor) -> Tensor:
@@ -62,12 +62,10 @@ def share(target: Tensor, total: Tensor, out: Tensor) -> Tensor:
     return torch.div(target, total, out=out).nan_to_num_(nan=0.0, posinf=1.0)
 
 
-def _sort_out(shares: Tensor, low: float, high: float, scratch: Scratch) -> tuple[int, Shares]:
+def _sorted_out(shares: Shares, low: float, high: float) -> tuple[int, Shares]:
     """How many shares are above `high`, and those which are not but are above `low`."""
-    values, flags = shares.numpy(), scratch.flags[: shares.numel()]
-    above = np.count_nonzero(np.greater(values, high, out=flags))
-    between = np.not_equal(flags, values > low, out=flags)
-    return int(above), values[np.flatnonzero(between)]
+    higher = shares > high
+    return int(np.count_nonzero(higher)), shares[np.flatnonzero(higher != (shares > low))]
 
 
 def _above_zero(shares: Tensors) -> Shares:
@@ -75,37 +73,44 @@ def _above_zero(shares: Tensors) -> Shares:
     return np.concatenate([part[part > 0].numpy() for walk in walks for (part,) in walk])
 
 
-def _cut_among(shares: Shares, count: int) -> Cut:
+def cut_among(shares: Shares, count: int) -> Cut:
     """The cut that takes the `count` highest of these shares, or all of them if they are fewer."""
     if count > len(shares):
         return Cut(0.0)
-    last = _highest(shares, count)
+    last = _last_of(shares, count)
     ties = count - int(np.count_nonzero(shares > last))
     if ties == np.count_nonzero(shares == last):
         return Cut(_just_below(last))
     return Cut(float(last), ties)
 
 
-def _bracket(target: Tensors, total: Tensors, count: int) -> tuple[float, float]:
-    """Four standard errors, and a run, to each side of the quantile of a sample.
+def bracket_of(target: Tensors, total: Tensors, count: int) -> tuple[float, float]:
+    """Three standard errors, and a run, to each side of the quantile of a sample.
 
     A step that grows with the cube root of the entries keeps both short: drawing the
     sample, and putting in order what is inside the bracket.
     """
     entries = sum(tensor.numel() for tensor in target.values())
-    step = max(1, round(entries ** (1 / 3) / 3))
-    sample = np.concatenate([_runs(own, total[name], step) for name, own in target.items()])
+    sample = _sample(target, total, step=max(1, round(entries ** (1 / 3) / 3)))
     fraction, size = count / entries, len(sample)
-    margin = _RUN + 4 * math.sqrt(size * fraction * (1 - fraction))
+    margin = _RUN + 3 * math.sqrt(size * fraction * (1 - fraction))
     first, last = math.floor(fraction * size - margin), math.ceil(fraction * size + margin)
-    if ranks := [size - rank for rank in (first, last) if 1 <= rank <= size]:
-        sample.partition(ranks)
-    low = _just_below(sample[-last]) if last <= size else 0.0
-    return low, float(sample[-first]) if first >= 1 else math.inf
+    low = _just_below(_last_of(sample, last)) if last <= size else 0.0
+    return low, float(_last_of(sample, first)) if first >= 1 else math.inf
+
+
+def _sample(target: Tensors, total: Tensors, step: int) -> Shares:
+    """The shares in every `step`th run of the entries of each tensor."""
+    if not compiled.fits(*target.values(), *total.values()):
+        return np.concatenate([_runs(own, total[name], step) for name, own in target.items()])
+    size = sum(_RUN * (1 + own.numel() // (_RUN * step)) for own in target.values())
+    sample, drawn = torch.empty(size), 0
+    for name, own in target.items():
+        drawn += compiled.sample_shares(own, total[name], step, sample[drawn:])
+    return sample[:drawn].numpy()
 
 
 def _runs(target: Tensor, total: Tensor, step: int) -> Shares:
-    """The shares in every `step`th run of the entries."""
     own, everyone = (tensor.detach().reshape(-1) for tensor in (target, total))
     whole = len(own) // _RUN * _RUN
     own, everyone = (flat[:whole].view(-1, _RUN)[::step] for flat in (own, everyone))
@@ -113,9 +118,12 @@ def _runs(target: Tensor, total: Tensor, step: int) -> Shares:
     return share(own, everyone, room).flatten().numpy()
 
 
-def _highest(values: Shares, rank: int) -> Any:
-    """The lowest of the `rank` highest values."""
-    return np.partition(values, -rank)[-rank]
+def _last_of(shares: Shares, count: int) -> Any:
+    """The lowest of the `count` highest shares."""
+    values = torch.from_numpy(shares)
+    if compiled.fits(values):
+        return np.float32(compiled.last_of(values.clone(), count))
+    return np.partition(shares, -count)[-count]
 
 
 def _just_below(value: Any) -> float:

@@ -12,12 +12,14 @@ import math
 from dataclasses import dataclass
 
 from pfedul.tensors import Tensors, pieces, square_sum
+from pfedul.unlearn.corrections import one_pass
 from pfedul.unlearn.corrections.bounded import (
     add_clipped,
     bound_of,
     directed,
     empty_steps,
     require_clip,
+    scale_and_limit,
 )
 from pfedul.unlearn.corrections.kind import Corrected, Correction, LayerView
 
@@ -37,12 +39,22 @@ class TrustRegionOptions:
 
 def correct(view: LayerView, options: TrustRegionOptions) -> Corrected:
     """A step of a given size along the direction of Eq. 10, clipped entry by entry."""
-    bound, steps = bound_of(view, options.clip), empty_steps(view)
-    size = _direct(view, steps) / math.sqrt(max(1, view.entries))
-    wanted = bound * view.score / view.largest if view.largest else 0.0
-    scale = wanted / size if size else 0.0
+    if one_pass.fits(view) and _holds(size := one_pass.direction_norm(view)):
+        return one_pass.add_clipped(view, *_scale_and_limit(view, size, options))
+    steps = empty_steps(view)
+    size = _direct(view, steps)
     walks = {name: pieces(step, view.shared[name]) for name, step in steps.items()}
-    return add_clipped(view, steps, walks, scale if options.toward == "away" else -scale, bound)
+    return add_clipped(view, steps, walks, *_scale_and_limit(view, size, options))
+
+
+def _scale_and_limit(
+    view: LayerView, size: float, options: TrustRegionOptions
+) -> tuple[float, float]:
+    """For a direction of this size: what makes its root mean square that share of the bound."""
+    bound = bound_of(view, options.clip)
+    wanted = bound * view.score / view.largest if view.largest else 0.0
+    scale = wanted * math.sqrt(max(1, view.entries)) / size if size else 0.0
+    return scale_and_limit(scale if options.toward == "away" else -scale, bound)
 
 
 def _direct(view: LayerView, steps: Tensors) -> float:
@@ -52,11 +64,13 @@ def _direct(view: LayerView, steps: Tensors) -> float:
     with 1 as the largest entry.
     """
     size = _fill(view, steps)
-    peak = 1.0 if _SMALL < size < _LARGE else _peak(view.target)
+    peak = 1.0 if _holds(size) else _peak(view.target)
     return size if peak == 1.0 else _fill(view, steps, peak)
 
 
-_SMALL, _LARGE = 1e-12, 1e12
+def _holds(size: float) -> bool:
+    """Whether single precision holds a direction of this size with all its digits."""
+    return 1e-12 < size < 1e12
 
 
 def _fill(view: LayerView, steps: Tensors, peak: float = 1.0) -> float:
