@@ -61,8 +61,8 @@ def sample_shares(own: Tensor, total: Tensor, step: int, shares: Tensor) -> int:
     return _kernels.sample_shares(*parts, step, shares.data_ptr())
 
 
-def last_of(shares: Tensor, count: int) -> float:
-    """The lowest of the `count` highest shares; what is in the tensor afterwards is of no use."""
+def last_of(shares: Tensor, count: int) -> tuple[float, int, int]:
+    """The lowest of the `count` highest shares, how many of it are wanted, how many there are."""
     return _kernels.last_of(shares.data_ptr(), len(shares), count)
 
 

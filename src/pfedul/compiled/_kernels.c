@@ -9,7 +9,12 @@
 #include <Python.h>
 #include <float.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the bytes of a word must lie in the order of their places"
+#endif
 
 /* One version for each width of vectors; the loader takes the widest that the processor has. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
@@ -114,24 +119,52 @@ WIDE static Size sample_shares(In own, In total, Size n, Size step, Out shares) 
     return count;
 }
 
-/* The lowest of the `rank` highest shares, found digit by digit: but for the sign, the bits of
- * numbers are in the order of their sizes. Only keys that begin like the one wanted are kept. */
-static uint32_t last_of(uint32_t *keys, Size n, Size rank) {
-    static const int shifts[] = {21, 10, 0}, bits[] = {10, 11, 10};
-    for (int d = 0; d < 3; d++) {
-        const uint32_t mask = (1u << bits[d]) - 1;
-        Size counts[1 << 11] = {0}, kept = 0;
-        for (Size i = 0; i < n; i++) counts[keys[i] >> shifts[d] & mask]++;
-        uint32_t digit = mask;
-        while (rank > counts[digit]) rank -= counts[digit--];
-        for (Size i = 0; i < n; i++) {
-            uint32_t key = keys[i];
-            keys[kept] = key;
-            kept += (key >> shifts[d] & mask) == digit;
-        }
-        n = kept;
+/* A share that has as many others above it as there must be, and how often there is such a one. */
+typedef struct {
+    uint32_t share;
+    Size wanted, equal;
+} Last;
+
+/* Even steps of the shares first, which leave few in a bin; then the bits, digit by digit: but
+ * for the sign they are in the order of the numbers. */
+static inline uint32_t bin_of(uint32_t key, int digit) {
+    static const int shifts[] = {0, 21, 10, 0}, masks[] = {0, 1023, 2047, 1023};
+    float share;
+    if (digit) return key >> shifts[digit] & masks[digit];
+    memcpy(&share, &key, sizeof share);
+    return (uint32_t)(int)(share < 1 ? share * 2048 : 2047);
+}
+
+/* In which bin the wanted key is; its rank becomes that within the bin. */
+static inline uint32_t bin_with(const uint32_t *keys, Size n, int digit, Size *rank, Size *size) {
+    Size counts[2048] = {0};
+    uint32_t bin = 2047;
+    for (Size i = 0; i < n; i++) counts[bin_of(keys[i], digit)]++;
+    while (*rank > counts[bin]) *rank -= counts[bin--];
+    *size = counts[bin];
+    return bin;
+}
+
+static inline void keep_bin(const uint32_t *keys, Size n, int digit, uint32_t bin, uint32_t *kept) {
+    for (Size i = 0, k = 0; i < n; i++)
+        if (bin_of(keys[i], digit) == bin) kept[k++] = keys[i];
+}
+
+/* The lowest of the `rank` highest shares; none equal to it: there was no memory. */
+static Last last_of(const uint32_t *keys, Size n, Size rank) {
+    Size size;
+    uint32_t bin = bin_with(keys, n, 0, &rank, &size);
+    uint32_t *kept = malloc((size_t)size * sizeof *kept);
+    if (!kept) return (Last){0};
+    keep_bin(keys, n, 0, bin, kept);
+    for (int digit = 1; digit < 4; digit++) {
+        n = size;
+        bin = bin_with(kept, n, digit, &rank, &size);
+        keep_bin(kept, n, digit, bin, kept);
     }
-    return keys[0] & INT32_MAX;
+    Last last = {kept[0] & INT32_MAX, rank, size};
+    free(kept);
+    return last;
 }
 
 /* An entry that might be reset: its share is inside the bracket. */
@@ -211,12 +244,12 @@ WIDE static Change reset_above(In own, In total, In theta, In start, Out after, 
         change.count += reset_sure(own + first, total + first, theta + first, start + first,
                                    after + first, size, bracket, unsure);
         for (int k = 0; k < BLOCK; k += 8) {
-            uint64_t some;
-            memcpy(&some, unsure + k, sizeof some);
-            if (!some) continue;
-            for (int j = k; j < k + 8; j++)
-                if (unsure[j])
-                    change.count += decide(own, total, theta, start, after, first + j, bracket);
+            uint64_t flags;
+            memcpy(&flags, unsure + k, sizeof flags);
+            for (; flags; flags &= flags - 1) {
+                Size place = first + k + __builtin_ctzll(flags) / 8;
+                change.count += decide(own, total, theta, start, after, place, bracket);
+            }
         }
         change.squares += distance_squared(after + first, theta + first, size);
         change.before += distance_squared(theta + first, NOTHING, size);
@@ -303,7 +336,7 @@ static PyObject *py_sample_shares(PyObject *self, PyObject *args) {
 static PyObject *py_last_of(PyObject *self, PyObject *args) {
     Address shares;
     Size n, rank;
-    uint32_t key;
+    Last found;
     float share;
     if (!PyArg_ParseTuple(args, "Knn", &shares, &n, &rank)) return NULL;
     if (rank < 1 || rank > n) {
@@ -311,10 +344,11 @@ static PyObject *py_last_of(PyObject *self, PyObject *args) {
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    key = last_of((uint32_t *)(uintptr_t)shares, n, rank);
+    found = last_of((const uint32_t *)(uintptr_t)shares, n, rank);
     Py_END_ALLOW_THREADS
-    memcpy(&share, &key, sizeof share);
-    return PyFloat_FromDouble(share);
+    if (!found.equal) return PyErr_NoMemory();
+    memcpy(&share, &found.share, sizeof share);
+    return Py_BuildValue("fnn", share, found.wanted, found.equal);
 }
 
 static PyObject *py_reset_above(PyObject *self, PyObject *args) {

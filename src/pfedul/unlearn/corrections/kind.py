@@ -35,7 +35,7 @@ class LayerView:
         """||theta_l||_2, over all tensors of the layer as one vector."""
         return norm(self.shared)
 
-    @property
+    @cached_property
     def entries(self) -> int:
         """d_l."""
         return sum(tensor.numel() for tensor in self.shared.values())

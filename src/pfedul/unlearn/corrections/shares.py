@@ -77,11 +77,8 @@ def cut_among(shares: Shares, count: int) -> Cut:
     """The cut that takes the `count` highest of these shares, or all of them if they are fewer."""
     if count > len(shares):
         return Cut(0.0)
-    last = _last_of(shares, count)
-    ties = count - int(np.count_nonzero(shares > last))
-    if ties == np.count_nonzero(shares == last):
-        return Cut(_just_below(last))
-    return Cut(float(last), ties)
+    last, ties, equal = _last_of(shares, count)
+    return Cut(_just_below(last)) if ties == equal else Cut(float(last), ties)
 
 
 def bracket_of(target: Tensors, total: Tensors, count: int) -> tuple[float, float]:
@@ -91,12 +88,12 @@ def bracket_of(target: Tensors, total: Tensors, count: int) -> tuple[float, floa
     sample, and putting in order what is inside the bracket.
     """
     entries = sum(tensor.numel() for tensor in target.values())
-    sample = _sample(target, total, step=max(1, round(entries ** (1 / 3) / 3)))
+    sample = _sample(target, total, step=max(1, round(entries ** (1 / 3) / 4)))
     fraction, size = count / entries, len(sample)
     margin = _RUN + 3 * math.sqrt(size * fraction * (1 - fraction))
     first, last = math.floor(fraction * size - margin), math.ceil(fraction * size + margin)
-    low = _just_below(_last_of(sample, last)) if last <= size else 0.0
-    return low, float(_last_of(sample, first)) if first >= 1 else math.inf
+    low = _just_below(_last_of(sample, last)[0]) if last <= size else 0.0
+    return low, float(_last_of(sample, first)[0]) if first >= 1 else math.inf
 
 
 def _sample(target: Tensors, total: Tensors, step: int) -> Shares:
@@ -118,14 +115,17 @@ def _runs(target: Tensor, total: Tensor, step: int) -> Shares:
     return share(own, everyone, room).flatten().numpy()
 
 
-def _last_of(shares: Shares, count: int) -> Any:
-    """The lowest of the `count` highest shares."""
+def _last_of(shares: Shares, count: int) -> tuple[Any, int, int]:
+    """The lowest of the `count` highest shares, how many of it are wanted, how many there are."""
     values = torch.from_numpy(shares)
     if compiled.fits(values):
-        return np.float32(compiled.last_of(values.clone(), count))
-    return np.partition(shares, -count)[-count]
+        last, wanted, equal = compiled.last_of(values, count)
+        return np.float32(last), wanted, equal
+    highest = np.partition(shares, -count)[-count:]
+    last = highest[0]
+    return last, int(np.count_nonzero(highest == last)), int(np.count_nonzero(shares == last))
 
 
 def _just_below(value: Any) -> float:
     """The next lower number of its type, so that `above` it means from `value` on; 0 stays 0."""
-    return float(np.nextafter(value, np.zeros_like(value)))
+    return float(np.nextafter(value, type(value)(0)))
