@@ -22,10 +22,12 @@ except ImportError:
 
 def fits(*tensors: Tensor) -> bool:
     """Whether the compiled passes are here and can work on these tensors."""
-    return COMPILED and all(
-        tensor.dtype is torch.float32 and tensor.is_cpu and tensor.is_contiguous()
-        for tensor in tensors
-    )
+    if not COMPILED:
+        return False
+    for tensor in tensors:  # a plan asks this of some hundred tensors: no generator
+        if tensor.dtype is not torch.float32 or not (tensor.is_cpu and tensor.is_contiguous()):
+            return False
+    return True
 
 
 def sum_of(x: Tensor) -> float:

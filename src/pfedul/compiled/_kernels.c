@@ -137,7 +137,7 @@ static inline uint32_t bin_of(uint32_t key, int digit) {
 
 /* In which bin the wanted key is; its rank becomes that within the bin. */
 static inline uint32_t bin_with(const uint32_t *keys, Size n, int digit, Size *rank, Size *size) {
-    Size counts[2048] = {0};
+    uint32_t counts[2048] = {0};
     uint32_t bin = 2047;
     for (Size i = 0; i < n; i++) counts[bin_of(keys[i], digit)]++;
     while (*rank > counts[bin]) *rank -= counts[bin--];

@@ -65,6 +65,8 @@ def reset_highest(view: LayerView, count: int) -> Corrected | None:
     cut = cut_among(candidates.shares, count - above)
     ties = cut.ties
     for name, (square, reset) in found.items():
+        if not whose[name]:
+            continue
         rest = candidates, whose[name], after[name]
         more_square, more, ties = compiled.reset_candidates(*rest, cut.above, ties)
         found[name] = square + more_square, reset + more
