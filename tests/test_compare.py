@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+import signal
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,16 +13,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from commands import refuse, succeed
+from commands import call, refuse, succeed
 from forgetting_kill import TARGET, copied, deep_again, trained
 from methods import RECORD
-from pfedul.compare import Comparing, compare
+from pfedul.compare import Comparing, compare, worker
 from pfedul.compare.budget import with_budget
+from pfedul.compare.cell_process import Children, child_of, listened, send, threads_for
 from pfedul.compare.cells import cells_of, options_of, seeds_of
-from pfedul.compare.comparing import _child, _listened, _send
 from pfedul.compare.document import leaks, method_rows, stored_bytes
-from pfedul.compare.page import comparison_page, write_pages
-from pfedul.compare.scatter import dots_of
+from pfedul.compare.dots import dots_of
+from pfedul.compare.page import write_pages
+from pfedul.compare.places import FORMAT, earlier_cells
 from pfedul.errors import PfedulError
 from pfedul.unlearn.methods import METHODS
 from toys import tensor_digests
@@ -88,6 +90,11 @@ def test_pfedul_takes_the_options_of_forget():
         ("pfedul:magic=1", "pfedul has no option 'magic'"),
         ("pfedul:alpha=x", "--alpha takes a number"),
         ("ga-naive:rounds=x", "takes a value of type int"),
+        ("pfedul,,none", "A name is missing in 'pfedul,,none'"),
+        ("pfedul,", "A name is missing in 'pfedul,'"),
+        ("fine-tune:rounds=1,,ascent=2", "A name is missing"),
+        ("fine-tune:", "behind the colon of 'fine-tune:'; write 'fine-tune' or"),
+        ("pfedul:+recalibrate", "No options stand behind the colon"),
     ],
 )
 def test_a_wish_that_cannot_be_read_gets_a_sentence(wish, sentence):
@@ -144,8 +151,7 @@ def test_a_second_call_works_on_nothing_that_is_finished(start, found):
 
 
 def test_an_interrupted_comparison_goes_on(start, found, tmp_path):
-    run = copied(start, tmp_path / "run")
-    shutil.rmtree(run / "comparisons", ignore_errors=True)
+    run = without_comparisons(start, tmp_path / "run")
     cells = cells_of([FEW], [None])
 
     def interrupt(done, _of, _now):
@@ -163,19 +169,76 @@ def test_an_interrupted_comparison_goes_on(start, found, tmp_path):
     assert mine == {label: whole[label]["mean_excess"] for label in mine}
 
 
+def without_comparisons(start: Path, place: Path) -> Path:
+    run = copied(start, place)
+    shutil.rmtree(run / "comparisons", ignore_errors=True)
+    return run
+
+
+DIVERGES = "ga-naive:lr=1e30,clip=1e30"
+
+
 def test_a_method_that_fails_is_a_row_that_says_so(start, tmp_path):
-    run = copied(start, tmp_path / "run")
-    cells = cells_of(["none,ga-naive:lr=1e30,clip=1e30"], [None])
+    run = without_comparisons(start, tmp_path / "run")
+    cells = cells_of([f"none,{DIVERGES}"], [None])
     with deep_again(run) as federation:
-        _, document = compare(Comparing(federation, (TARGET,), cells), quiet, quiet)
-    none, failed = document["methods"]
-    assert none["failure"] is None
-    assert "'ga-naive' diverged" in failed["failure"]
-    assert failed["pps"] is None
-    assert "diverged" in str(comparison_page(document))
-    assert [dot.label for dot in dots_of(document)] == [
-        *("untouched", "oracle 1", "oracle 2", "none")
+        folder, document = compare(Comparing(federation, (TARGET,), cells), quiet, quiet)
+        none, failed = document["methods"]
+        assert none["failure"] is None
+        assert "'ga-naive' diverged" in failed["failure"]
+        assert failed["pps"] is None
+        assert [dot.label for dot in dots_of(document)] == [
+            *("untouched", "oracle 1", "oracle 2", "none")
+        ]
+        file = folder / cells[1].key / "result.json"
+        kept, told = file.stat().st_mtime_ns, []
+        asked = Comparing(federation, (TARGET,), cells)
+        compare(asked, quiet, lambda done, of, now: told.append((done, of, now)))
+    assert told == [(2, 2, "")]
+    assert file.stat().st_mtime_ns == kept
+
+
+def test_a_failure_that_is_not_the_methods_own_is_tried_again(monkeypatch, tmp_path):
+    def no_room(_order, _tell):
+        raise PfedulError("No space left.")
+
+    monkeypatch.setattr(worker, "_found", no_room)
+    order = SimpleNamespace(folder=tmp_path, key="none", label="none", options=options_of("none"))
+    assert worker.carry_out(order, quiet) == {"failure": "No space left."}
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_earlier_calls_found_stays_on_the_page_behind_what_is_asked_for(start, found):
+    """Also with other seeds: the row of a method is over all seeds that are there."""
+    folder, _ = found
+    with deep_again(start) as federation:
+        asked = Comparing(federation, (TARGET,), cells_of(["pfedul"], [None]))
+        again, document = compare(asked, quiet, quiet)
+    assert again == folder
+    rows = [(row["label"], row["asked"], row["seeds"]) for row in document["methods"]]
+    assert rows == [
+        ("pfedul", True, 2),
+        ("none", False, 2),
+        ("one-more-round", False, 2),
+        ("ga-naive:rounds=2", False, 2),
     ]
+    cells = [cell for cell in document["cells"] if cell["asked"]]
+    assert [(cell["label"], cell["seed"]) for cell in cells] == [("pfedul", None)]
+    assert "ga-naive:rounds=2" in document["command"]
+
+
+def test_results_in_another_form_are_not_taken_for_earlier_ones(tmp_path):
+    for name, text in (("none-1", '{"format": 0}'), ("none-2", _result("none"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(text)
+    assert earlier_cells(tmp_path, []) == []
+    key = cells_of(["none"], [None])[0].key
+    (tmp_path / "none-2").rename(tmp_path / key)
+    assert [cell.key for cell in earlier_cells(tmp_path, [])] == [key]
+
+
+def _result(label: str) -> str:
+    return json.dumps({"format": FORMAT, "label": label, "seed": None, "failure": None})
 
 
 def test_forgetting_somebody_removes_comparisons_with_them(start, found, tmp_path):
@@ -210,6 +273,7 @@ def test_excess_is_over_the_oracles():
 
 def test_rows_over_seeds_are_means_and_failures_are_counted():
     base = {"label": "a", "method": "a", "control": False, "verdict": "forgotten"}
+    base |= {"asked": True, "own_base": False}
     figures = {
         name: None
         for name in (
@@ -273,9 +337,50 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     found = json.loads(succeed(*words, "--json"))
     assert [row["label"] for row in found["methods"]] == ["none", "pfedul"]
     assert Path(found["files"]["page"]).is_file()
+    told = succeed("compare", run, "--client", client, "--methods", "none")
+    assert "The page also has 1 way that earlier calls compared." in told
+    assert "pfedul" in Path(found["files"]["markdown"]).read_text()
     assert "no client 'nobody'" in refuse("compare", run, "--client", "nobody")
     assert "Unknown method" in refuse("compare", run, "--client", client, "--methods", "magic")
     assert "Name at least one client" in refuse("compare", run)
+
+
+@pytest.fixture(scope="module")
+def without_records(tmp_path_factory) -> tuple[Path, str]:
+    """A run that kept no records, and one of its clients."""
+    fast = "--clients 4 --samples 160 --local-epochs 1 --model mlp --engine inline --rounds 2"
+    run = tmp_path_factory.mktemp("plain") / "run"
+    words = ("--min-samples", "2", "--seed", "1", "--record", "none")
+    succeed("train", run, *fast.split(), *words)
+    return run, json.loads(succeed("status", run, "--json"))["clients"][0]["client"]
+
+
+def test_what_cannot_be_tried_at_all_is_refused_before_anything_is_trained(without_records):
+    run, client = without_records
+    words = ("compare", run, "--client", client, "--methods")
+    assert "--record" in refuse(*words, "federaser")
+    assert "No method that was asked for can be tried" in refuse(*words, "federaser,fedrecovery")
+    assert not (run / "comparisons").exists()
+
+
+def test_the_command_fails_where_every_method_failed(without_records):
+    run, client = without_records
+    words = ("compare", run, "--client", client, "--methods", f"federaser,{DIVERGES}")
+    result = call(*words)
+    assert result.exit_code == 1
+    assert "no result [1]" in result.stdout
+    assert "'ga-naive' diverged" in result.stdout
+    assert "No method that was asked for came to a result" in result.stderr
+    assert call(*words, "--json").exit_code == 1
+
+
+def test_a_folder_that_cannot_be_written_is_refused_first(without_records, tmp_path):
+    run, client = without_records
+    (tmp_path / "file").touch()
+    words = ("compare", run, "--client", client, "--methods", "none", "--save", tmp_path / "file")
+    told = refuse(*words)
+    assert "Cannot write to" in told
+    assert "cells" not in told
 
 
 def test_seeds_are_never_the_runs_own_twice():
@@ -322,28 +427,53 @@ class Called:
 
 
 @contextmanager
-def cell_at(start: Path, work: Called):
+def cell_at(folder: Path, work: Called, children: Children | None = None):
     """The process of a cell, given an order whose bench is the work."""
-    order = SimpleNamespace(folder=start, key="none", bench=pickle.dumps(work))
-    with deep_again(start) as federation:
-        asked = Comparing(federation, (TARGET,), cells_of(["none"], [None]))
-        with TemporaryFile() as log, _child(asked, log) as child:
-            _send(child, order)
-            yield child
-            child.kill()
-            child.wait()
+    order = SimpleNamespace(
+        folder=folder, key="none", label="none", options=None, bench=pickle.dumps(work)
+    )
+    with TemporaryFile() as log, child_of(children or Children(), log) as child:
+        send(child, order)
+        yield child
 
 
-def test_the_process_of_a_cell_ends_with_its_comparison(start):
-    with cell_at(start, Called(time.sleep, 600)) as child:
+def test_the_process_of_a_cell_ends_with_its_comparison(tmp_path):
+    with cell_at(tmp_path, Called(time.sleep, 600)) as child:
         child.stdin.close()
         assert child.wait(timeout=120) == 1
 
 
-def test_the_process_of_a_cell_ends_in_order_when_it_is_done(start):
-    with cell_at(start, Called(options_of, "nosuch")) as child:
-        assert "Unknown method" in _listened(child, quiet)["failure"]
+def test_the_process_of_a_cell_ends_in_order_when_it_is_done(tmp_path):
+    with cell_at(tmp_path, Called(options_of, "nosuch")) as child:
+        assert "Unknown method" in listened(child, quiet)["failure"]
         assert child.wait(timeout=120) == 0
+
+
+def test_a_process_that_nobody_listens_to_any_more_is_ended_and_collected(tmp_path):
+    with cell_at(tmp_path, Called(time.sleep, 600)) as child:
+        assert child.poll() is None
+    assert child.returncode == -signal.SIGKILL
+    assert child.stdout.closed
+    assert child.stdin.closed
+
+
+def test_a_process_that_is_started_during_an_interrupt_ends_at_once(tmp_path):
+    children = Children()
+    with pytest.raises(KeyboardInterrupt), threads_for(children, 1):
+        raise KeyboardInterrupt
+    with cell_at(tmp_path, Called(time.sleep, 600), children) as child:
+        assert child.wait(timeout=120) == -signal.SIGKILL
+
+
+def test_an_interrupt_ends_the_processes_that_are_at_work(tmp_path):
+    children = Children()
+    with (
+        cell_at(tmp_path, Called(time.sleep, 600), children) as child,
+        pytest.raises(KeyboardInterrupt),
+        threads_for(children, 1),
+    ):
+        raise KeyboardInterrupt
+    assert child.returncode == -signal.SIGKILL
 
 
 def test_a_budget_is_the_time_that_pfedul_took():
@@ -357,7 +487,7 @@ def test_a_budget_is_the_time_that_pfedul_took():
 
 
 def test_a_base_in_clusters_is_trained_for_knot(start, tmp_path):
-    run = copied(start, tmp_path / "run")
+    run = without_comparisons(start, tmp_path / "run")
     with deep_again(run) as federation:
         cells = cells_of(["knot"], [None])
         folder, document = compare(Comparing(federation, (TARGET,), cells), quiet, quiet)
@@ -365,5 +495,7 @@ def test_a_base_in_clusters_is_trained_for_knot(start, tmp_path):
     row = document["methods"][0]
     assert row["failure"] is None
     assert row["rounds"] == 4
+    assert row["own_base"]
+    assert [dot.label for dot in dots_of(document) if dot.named] == ["knot †"]
     assert any("run of its own" in note for note in document["cells"][0]["notes"])
     assert len(list(folder.glob("base-*"))) == 1

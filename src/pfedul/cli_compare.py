@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pfedul import show, show_compare
+from pfedul import show
 from pfedul.cli_audit import refuse_nodes
 from pfedul.cli_parts import (
     as_json_flag,
@@ -17,6 +17,7 @@ from pfedul.cli_parts import (
     print_json,
     run_argument,
 )
+from pfedul.errors import PfedulError
 
 
 @example("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
@@ -62,17 +63,22 @@ def compare(
     """Forget clients with many methods, each in a branch of RUN, and audit them side by side.
 
     RUN itself stays as it is; branches, results and the page are in RUN/comparisons.
-    Interrupted, the next call goes on with the cells that are not finished.
+    Interrupted, the next call goes on with the cells that are not finished; the page also
+    has what earlier calls found about the same clients.
     """
+    # Imported here: it takes a second that other commands need not wait for.
+    from pfedul import show_compare
     from pfedul.compare import Comparing
     from pfedul.compare import compare as do_it
     from pfedul.compare.cells import cells_of, seeds_of
-    from pfedul.compare.page import write_pages
+    from pfedul.compare.page import check_writable, write_pages
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
         cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
         asked = Comparing(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
+        if save is not None:
+            check_writable(save)
         with show_compare.progress() as (on_stage, on_cell):
             folder, found = do_it(asked, on_stage, on_cell)
     with show.waiting("Writing the page"):
@@ -83,3 +89,5 @@ def compare(
         print_json({**found, "files": {kind: str(file) for kind, file in files.items()}})
     else:
         show_compare.comparison(found, files["page"])
+    if all(cell["failure"] for cell in found["cells"] if cell["asked"]):
+        raise PfedulError("No method that was asked for came to a result; its row says why.")

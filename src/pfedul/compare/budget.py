@@ -10,9 +10,7 @@ from pfedul.compare.cells import Cell
 from pfedul.registry import write
 from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.methods import METHODS
-
-EVALUATION = "evaluation"
-"""The stage that measures what a removal did to accuracies, and is no part of it."""
+from pfedul.unlearn.outcome import StageCost, spent, spent_by_method
 
 UNIT = "pfedul"
 """The cell whose CPU time is the unit of budgets."""
@@ -37,20 +35,19 @@ def _unit(cell: Cell, cells: Sequence[Cell], found: Mapping[str, dict[str, Any]]
     for other in cells:
         known = found.get(other.key) if other.label == UNIT and other.seed == cell.seed else None
         if known is not None and known["failure"] is None:
-            return cpu_seconds(known["outcome"])
+            return spent_by_method(_stages(known["outcome"])).cpu_seconds
     return None
 
 
 def cpu_seconds(outcome: Mapping[str, Any]) -> float:
     """CPU seconds of a removal without the evaluation around it."""
-    return _summed(outcome, "cpu_seconds")
+    return spent(_stages(outcome)).cpu_seconds
 
 
 def wall_seconds(outcome: Mapping[str, Any]) -> float:
     """Seconds of a removal without the evaluation around it."""
-    return _summed(outcome, "seconds")
+    return spent(_stages(outcome)).seconds
 
 
-def _summed(outcome: Mapping[str, Any], what: str) -> float:
-    stages = outcome["stages"].items()
-    return float(sum(cost[what] for name, cost in stages if name != EVALUATION))
+def _stages(outcome: Mapping[str, Any]) -> dict[str, StageCost]:
+    return {name: StageCost(**cost) for name, cost in outcome["stages"].items()}

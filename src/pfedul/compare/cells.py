@@ -75,16 +75,22 @@ def _expanded(wish: str) -> list[str]:
     >>> _expanded("none,fine-tune:rounds=2,ascent=3,pfedul")
     ['none', 'fine-tune:rounds=2,ascent=3', 'pfedul']
     """
-    parts = [part.strip() for part in re.split(r",(?!\s*[\w-]+=)", wish) if part.strip()]
+    parts = [part.strip() for part in re.split(r",(?!\s*[\w-]+=)", wish)]
+    if wish.strip() and any(not part or part.startswith(",") for part in parts):
+        raise PfedulError(f"A name is missing in '{wish}'; put one comma between two methods.")
     every = [label for method in METHODS for label in (method.name, *method.variants)]
-    return [label for part in parts for label in (every if part == ALL else [part])]
+    return [label for part in parts if part for label in (every if part == ALL else [part])]
 
 
 def options_of(label: str, seed: int | None = None) -> ForgetOptions:
     """The options of `forget` that a label stands for."""
     text = label.removesuffix(RECALIBRATE)
     further: dict[str, Any] = {"recalibrate": True} if text != label else {}
-    name, _, rest = text.partition(":")
+    name, colon, rest = text.partition(":")
+    if colon and not rest.strip():
+        raise PfedulError(
+            f"No options stand behind the colon of '{label}'; write '{name}' or '{name}:KEY=VALUE'."
+        )
     if name.strip() == "pfedul":
         return ForgetOptions(**_forget_values(rest), **further, seed=seed)
     return ForgetOptions(method=text, **further, seed=seed)

@@ -7,18 +7,13 @@ their last noted step. A method that fails is a row that says so.
 
 from __future__ import annotations
 
-import json
-import pickle
-import subprocess
-import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from pfedul.audit.examination import Case, Examiner
 from pfedul.audit.preparing import (
@@ -33,14 +28,15 @@ from pfedul.audit.retraining import oracle_recipes
 from pfedul.audit.threads import one_core
 from pfedul.compare.bases import Base, base_for, needs_own_base
 from pfedul.compare.budget import with_budget
+from pfedul.compare.cell_process import Children, Told, in_process, threads_for
 from pfedul.compare.cells import Cell
 from pfedul.compare.document import document
 from pfedul.compare.order import Order, Result
-from pfedul.compare.places import folder_of, read_result
-from pfedul.engine import available_cores
-from pfedul.engine.processes import pickle_bench, worker_environment
+from pfedul.compare.places import earlier_cells, folder_of, read_result
+from pfedul.engine.processes import pickle_bench
 from pfedul.errors import PfedulError
-from pfedul.unlearn.removal import OnStage, check_method
+from pfedul.unlearn.checks import check_method
+from pfedul.unlearn.removal import OnStage
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
@@ -58,14 +54,15 @@ class Comparing:
     cells: Sequence[Cell]
     oracles: int = 2
     workers: int | None = None
-    children: set[subprocess.Popen[bytes]] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
         """Refuse what cannot be compared, before anything is trained."""
         check_ready(self.federation, self.targets, "methods are compared")
         if self.oracles < 2:
             raise PfedulError("A comparison needs at least 2 oracles: their spread is its measure.")
+        refused = self.refusals
+        if len(refused) == len(self.cells):
+            raise PfedulError(_nothing_to_try(list(dict.fromkeys(refused.values()))))
 
     @property
     def refusals(self) -> dict[str, str]:
@@ -81,6 +78,12 @@ class Comparing:
         return found
 
 
+def _nothing_to_try(reasons: Sequence[str]) -> str:
+    if len(reasons) == 1:
+        return reasons[0]
+    return f"No method that was asked for can be tried on this run; of the first: {reasons[0]}"
+
+
 def compare(asked: Comparing, on_stage: OnStage, on_cell: OnCell) -> tuple[Path, dict[str, Any]]:
     """Do all of it; returns the folder of the comparison and its document."""
     asked.check()
@@ -90,8 +93,9 @@ def compare(asked: Comparing, on_stage: OnStage, on_cell: OnCell) -> tuple[Path,
     folder = folder_of(federation, asked.targets, asked.oracles)
     order, examiner = _prepared(asked, folder, oracles, on_stage)
     bases = _own_bases(asked, folder, on_stage)
-    results = _worked(asked, order, bases, on_cell)
-    return folder, document(asked, folder, oracles, examiner, results)
+    earlier = earlier_cells(folder, asked.cells)
+    results = _worked(asked, order, bases, earlier, on_cell)
+    return folder, document(asked, earlier, folder, oracles, examiner, results)
 
 
 def _prepared(
@@ -113,6 +117,7 @@ def _prepared(
     on_stage("held-out oracles", 1, 1)
     shell = Order(
         key="",
+        label="",
         options=asked.cells[0].options,
         run=federation.store.path,
         folder=folder,
@@ -152,126 +157,72 @@ def _branching(bases: Mapping[str, Base], cell: Cell) -> dict[str, Any]:
 
 
 def _worked(
-    asked: Comparing, shell: Order, bases: Mapping[str, Base], on_cell: OnCell
+    asked: Comparing,
+    shell: Order,
+    bases: Mapping[str, Base],
+    earlier: Sequence[Cell],
+    on_cell: OnCell,
 ) -> dict[str, Result]:
     """The results of all cells, by key; those that were there before are not done again."""
-    refused = asked.refusals
-    found: dict[str, Result] = {key: {"failure": reason} for key, reason in refused.items()}
-    first = [cell for cell in asked.cells if not cell.method.budgeted]
-    later = [cell for cell in asked.cells if cell.method.budgeted]
-    for cell in [*first, *later]:  # in this order: budgets are known when the first are
-        known = read_result(shell.folder, cell)
-        if known and known["method"] == with_budget(cell, asked.cells, found).method:
-            found[cell.key] = known
-    board = _Board(len(asked.cells), len(found), on_cell)
-    with _pool(asked) as pool:
-        _work_on(asked, shell, first, found, board, pool, bases)
-        _work_on(asked, shell, later, found, board, pool, bases)
+    every = [*asked.cells, *earlier]
+    found = _known_results(asked, earlier, shell.folder)
+    done = sum(cell.key in found for cell in asked.cells)
+    board = _Board(len(asked.cells), done, on_cell)
+    children = Children()
+    with threads_for(children, asked.workers) as pool:
+        for cells in _in_order(asked.cells):
+            todo = [cell for cell in cells if cell.key not in found]
+            orders = [
+                replace(
+                    shell,
+                    key=cell.key,
+                    label=cell.label,
+                    options=with_budget(cell, every, found),
+                    **_branching(bases, cell),
+                )
+                for cell in todo
+            ]
+            work = partial(in_process, children)
+            found |= _work_on(dict(zip(todo, orders, strict=True)), work, board, pool)
+    return found
+
+
+def _in_order(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Budgets are known when the others are done."""
+    first = [cell for cell in cells if not cell.method.budgeted]
+    return first, [cell for cell in cells if cell.method.budgeted]
+
+
+def _known_results(asked: Comparing, earlier: Sequence[Cell], folder: Path) -> dict[str, Result]:
+    """What need not be worked on: it cannot be tried, or was found before."""
+    found: dict[str, Result] = {key: {"failure": why} for key, why in asked.refusals.items()}
+    for cell in earlier:
+        found[cell.key] = read_result(folder, cell) or {}
+    for cells in _in_order(asked.cells):
+        for cell in cells:
+            known = read_result(folder, cell)
+            options = with_budget(cell, [*asked.cells, *earlier], found)
+            if known and known["method"] == options.method:
+                found[cell.key] = known
     return found
 
 
 def _work_on(
-    asked: Comparing,
-    shell: Order,
-    cells: Sequence[Cell],
-    found: dict[str, Result],
+    orders: Mapping[Cell, Order],
+    work: Callable[[Order, Told], Result],
     board: _Board,
     pool: ThreadPoolExecutor,
-    bases: Mapping[str, Base],
-) -> None:
-    todo = [cell for cell in cells if cell.key not in found]
+) -> dict[str, Result]:
+    """Results of cells that are worked on at the same time, by key."""
     waiting: dict[Future[Result], Cell] = {}
-    for cell in todo:
-        options = with_budget(cell, asked.cells, found)
-        order = replace(shell, key=cell.key, options=options, **_branching(bases, cell))
-        waiting[pool.submit(_in_process, asked, order, cell, board)] = cell
+    for cell, order in orders.items():
+        told = partial(board.at_work, cell)
+        waiting[pool.submit(work, order, told)] = cell
+    found = {}
     for future in as_completed(waiting):
         found[waiting[future].key] = future.result()
         board.finished(waiting[future])
-
-
-def _in_process(asked: Comparing, order: Order, cell: Cell, board: _Board) -> Result:
-    """A cell in a process of its own; whatever ends it is a result."""
-    with tempfile.TemporaryFile() as log, _child(asked, log) as child:
-        _send(child, order)
-        result = _listened(child, lambda words: board.at_work(cell, words))
-        code = child.wait()
-        log.seek(0)
-        return result if result is not None else {"failure": _why(code, log.read())}
-
-
-@contextmanager
-def _child(asked: Comparing, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that waits for its order, known to `asked` while it lives."""
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "pfedul.compare.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=worker_environment(),
-    )
-    assert child.stdin is not None
-    with asked.lock:
-        asked.children.add(child)
-    try:
-        yield child
-    finally:
-        with asked.lock:
-            asked.children.discard(child)
-        with suppress(OSError):
-            child.stdin.close()
-
-
-def _listened(
-    child: subprocess.Popen[bytes], told: Callable[[dict[str, Any]], None]
-) -> Result | None:
-    """What a process says last; `told` of what it says on the way."""
-    assert child.stdout is not None
-    result: Result | None = None
-    for text in child.stdout:
-        try:
-            words = json.loads(text)
-        except ValueError:  # half a line of a process that was killed
-            continue
-        if "result" in words:
-            result = words["result"]
-        else:
-            told(words)
-    return result
-
-
-def _send(child: subprocess.Popen[bytes], order: Order) -> None:
-    """The pipe stays open: its end tells the process that we are gone."""
-    assert child.stdin is not None
-    data = pickle.dumps(order)
-    with suppress(OSError):  # it has died; its exit code says so
-        child.stdin.write(len(data).to_bytes(8, "big") + data)
-        child.stdin.flush()
-
-
-def _why(code: int, errors: bytes) -> str:
-    lines = errors.decode(errors="replace").strip().splitlines()
-    last = f": {lines[-1]}" if lines else ""
-    return f"The process of this cell ended with code {code}{last}."
-
-
-@contextmanager
-def _pool(asked: Comparing) -> Iterator[ThreadPoolExecutor]:
-    """Threads that wait for the processes of cells.
-
-    Interrupted, no process outlives us and none is begun; each has noted how far it was.
-    """
-    pool = ThreadPoolExecutor(asked.workers or available_cores())
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        with asked.lock:
-            for child in asked.children:
-                child.kill()
-        raise
-    finally:
-        pool.shutdown()
+    return found
 
 
 class _Board:

@@ -19,7 +19,7 @@ from pfedul.audit.preparing import Retrained
 from pfedul.audit.questioning import Answers
 from pfedul.audit.rehearsal import shown_path
 from pfedul.audit.threads import one_core
-from pfedul.compare.bases import branched_from
+from pfedul.compare.bases import branched_from, needs_own_base
 from pfedul.compare.budget import cpu_seconds, wall_seconds
 from pfedul.compare.cells import ALL, Cell, cells_of
 from pfedul.federation import read_settings
@@ -41,22 +41,31 @@ FIGURES = (
 
 def document(
     asked: Comparing,
+    earlier: Sequence[Cell],
     folder: Path,
     oracles: Sequence[Retrained],
     examiner: Examiner,
     results: Mapping[str, Mapping[str, Any]],
 ) -> Row:
-    """All that a comparison found; `folder` is where it keeps the runs that cells branched from."""
+    """All that a comparison found, now and `earlier`, what was asked for now first.
+
+    `folder` is where it keeps the runs that cells branched from.
+    """
     federation = asked.federation
+    every = [*asked.cells, *earlier]
     cells = [
-        cell_row(cell, results[cell.key], branched_from(federation, cell.method, folder))
-        for cell in asked.cells
+        {
+            **cell_row(cell, results[cell.key], branched_from(federation, cell.method, folder)),
+            "asked": cell in asked.cells,
+            "own_base": needs_own_base(federation, cell.method),
+        }
+        for cell in every
     ]
     remaining = [client for client in federation.clients if client not in asked.targets]
     found = federation.measure(remaining).clients
     before = {client: score.accuracy for client, score in found.items()}
     return {
-        **circumstances(federation, "comparison", _command(asked), "comparison"),
+        **circumstances(federation, "comparison", _command(asked, every), "comparison"),
         "targets": list(asked.targets),
         "remaining": len(remaining),
         "personalization": federation.settings.personalization,
@@ -73,13 +82,13 @@ def _training_seconds(federation: Federation) -> float:
     return float(spent or 0.0)
 
 
-def _command(asked: Comparing) -> str:
+def _command(asked: Comparing, cells: Sequence[Cell]) -> str:
     """How to do the same again in a shell."""
     targets = " ".join(f"--client {target}" for target in asked.targets)
-    labels = list(dict.fromkeys(cell.label for cell in asked.cells))
+    labels = list(dict.fromkeys(cell.label for cell in cells))
     every = list(dict.fromkeys(cell.label for cell in cells_of([ALL], [None])))
-    methods = ALL if labels == every else shlex.quote(",".join(labels))
-    seeds = len({cell.seed for cell in asked.cells})
+    methods = ALL if set(labels) == set(every) else shlex.quote(",".join(labels))
+    seeds = len({cell.seed for cell in cells})
     run = shown_path(asked.federation.store.path)
     further = f"--methods {methods} --seeds {seeds} --oracles {asked.oracles}"
     return f"pfedul compare {run} {targets} {further}"
@@ -203,14 +212,14 @@ def _over_seeds(cells: Sequence[Row]) -> Row:
         "label": first["label"],
         "method": first["method"],
         "control": first["control"],
+        "asked": any(cell["asked"] for cell in cells),
+        "own_base": first["own_base"],
         "seeds": len(cells),
         "failed": len(failed),
         "failure": failed[0] if failed else None,
         "verdicts": [cell["verdict"] for cell in sound],
         **{name: mean_of(cell[name] for cell in sound) for name in FIGURES},
-        "spread": {
-            name: _spread([cell[name] for cell in sound]) for name in ("mean_excess", "pps")
-        },
+        "spread": {name: spread_of(cell[name] for cell in sound) for name in FIGURES},
     }
 
 
@@ -220,6 +229,7 @@ def mean_of(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _spread(values: Sequence[float | None]) -> float | None:
+def spread_of(values: Iterable[float | None]) -> float | None:
+    """The standard deviation of those that are known; None of fewer than two."""
     known = [value for value in values if value is not None]
     return pstdev(known) if len(known) > 1 else None

@@ -20,13 +20,15 @@ from pfedul.unlearn.forget_options import ForgetOptions
 class Order:
     """A cell to work on: the checkpoint it branches from, and what it is judged beside.
 
-    `key` names its folder; `options` are the cell's, a budget filled in.
+    `key` names its folder, `label` is how it was asked for; `options` are the cell's, a budget
+    filled in.
 
     `bench` is pickled apart: it may hold functions of the user's script. `stale` are the
     personal tensors that the targets would keep, `clusters` those of the checkpoint.
     """
 
     key: str
+    label: str
     options: ForgetOptions
     run: Path
     folder: Path

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfedul.audit.places import CLIENTS_FILE
-from pfedul.compare.cells import Cell
+from pfedul.compare.cells import ALL, Cell, cells_of, options_of
 from pfedul.store import COMPARISONS, own_errors
 from pfedul.tensorfile import digest
 from pfedul.version import __version__
@@ -23,7 +23,7 @@ from pfedul.version import __version__
 if TYPE_CHECKING:
     from pfedul.federation import Federation
 
-FORMAT = 1
+FORMAT = 2
 """Of results: those of another version of pfedul are worked out anew, from the same branch."""
 
 RESULT_FILE = "result.json"
@@ -50,6 +50,33 @@ def read_result(folder: Path, cell: Cell) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found if found.get("format") == FORMAT else None
+
+
+def earlier_cells(folder: Path, asked: Sequence[Cell]) -> list[Cell]:
+    """Cells that earlier calls finished here and that are not asked for now, in the order of `all`.
+
+    The folder stands for the run, the targets and the oracles, so their rows can stand beside
+    the new ones.
+    """
+    wanted = {cell.key for cell in asked}
+    found = [_cell_in(file.parent) for file in folder.glob(f"*/{RESULT_FILE}")]
+    earlier = [cell for cell in found if cell is not None and cell.key not in wanted]
+    order = [cell.label for cell in cells_of([ALL], [None])]
+    return sorted(earlier, key=lambda cell: _rank(cell, order))
+
+
+def _cell_in(place: Path) -> Cell | None:
+    """The cell that a folder is of; None where its result is in another form."""
+    found = json.loads((place / RESULT_FILE).read_text(encoding="utf-8"))
+    if found.get("format") != FORMAT:
+        return None
+    cell = Cell(found["label"], options_of(found["label"], found["seed"]))
+    return cell if cell.key == place.name else None
+
+
+def _rank(cell: Cell, order: Sequence[str]) -> tuple[int, str, int]:
+    place = order.index(cell.label) if cell.label in order else len(order)
+    return place, cell.label, -1 if cell.seed is None else cell.seed
 
 
 def write_json(file: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -1,154 +1,143 @@
-"""The scatter of a comparison: forgetting against preservation, oracles and untouched marked."""
+"""The scatter of a comparison: forgetting against preservation, oracles and untouched marked.
+
+One drawing for the page and for the file; it stands alone in a paper: title, legend, what
+the bars and the shaded stretch are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pfedul.compare.dots import TITLE, Dot, Picture, picture_of
+from pfedul.compare.naming import MARK, draw_names
+from pfedul.compare.words import OWN_BASE
 from pfedul.report.blocks import Figure
-from pfedul.report.series import BAND, GRID, INK, PAGE, SERIES
-from pfedul.report.words import number, readable, shortened, signed
+from pfedul.report.series import BAND, GRID, INK, PAGE, SERIES, on_white
+from pfedul.report.words import counted, number, signed
 from pfedul.store import own_errors
 
 Json = Mapping[str, Any]
+Paint = Mapping[str, str]
 
 X_LABEL = "mean excess of the attacks' AUC over the oracles (0: as if retrained)"
-Y_LABEL = "PPS: accuracy that those who stay keep (up: preserved)"
-_SIZE = (780.0, 560.0)
-
-
-@dataclass(frozen=True)
-class Dot:
-    """One method or reference in the picture."""
-
-    label: str
-    x: float
-    y: float
-    series: str
-    spread: tuple[float, float] = (0.0, 0.0)
-
-
-def dots_of(found: Json) -> list[Dot]:
-    """What is drawn: methods that came to a result, oracles, the untouched run."""
-    dots = []
-    for row in found["references"]:
-        series = "untouched" if row["label"] == "untouched" else "oracle"
-        if row["mean_excess"] is not None and row["pps"] is not None:
-            dots.append(Dot(row["label"], row["mean_excess"], row["pps"], series))
-    for row in found["methods"]:
-        if row["mean_excess"] is None or row["pps"] is None:
-            continue
-        apart = {name: value or 0.0 for name, value in row["spread"].items()}
-        series = "control" if row["control"] else "method"
-        spread = apart["mean_excess"], apart["pps"]
-        dots.append(Dot(readable(row["label"]), row["mean_excess"], row["pps"], series, spread))
-    return dots
+Y_LABEL = "PPS: accuracy kept by those who stay (1: as before)"
+_SIZE = (980.0, 760.0)
+_INCHES, _DPI = (9.6, 7.6), 200
+_LETTERS_OF_PAGE, _LETTERS_OF_FILE = 11.0, 9.0
 
 
 def scatter_figure(found: Json) -> Figure:
-    """The picture for the page."""
-    dots = dots_of(found)
-    summary = "; ".join(f"{dot.label}: excess {signed(dot.x)}, PPS {number(dot.y)}" for dot in dots)
-    draw = partial(draw_scatter, dots=dots, paint=_ON_PAGE)
-    return Figure("Forgetting against preservation", summary, _SIZE, draw, wide=True)
+    """The picture for the page, which has the title over it."""
+    picture = replace(picture_of(found), title="")
+    summary = "; ".join(
+        f"{dot.label}: excess {signed(dot.x)}, PPS {number(dot.y)}" for dot in picture.dots
+    )
+    draw = partial(draw_scatter, picture=picture, paint=_ON_PAGE, letters=_LETTERS_OF_PAGE)
+    return Figure(TITLE, summary, _SIZE, draw, wide=True)
 
 
-def draw_scatter(figure: Any, dots: Sequence[Dot], paint: Mapping[str, str]) -> None:
-    """Dots with their names beside them, moved apart where they would lie on each other."""
+def draw_scatter(figure: Any, picture: Picture, paint: Paint, letters: float) -> None:
+    """Dots over the band of the oracles, then names where there is room for them."""
     axes = figure.add_subplot()
-    oracles = [dot.x for dot in dots if dot.series == "oracle"]
-    if oracles:
-        axes.axvspan(min(oracles), max(oracles), color=paint["band"], linewidth=0)
-    for dot in sorted(dots, key=lambda one: _ON_TOP.index(one.series)):
+    if picture.band is not None:
+        axes.axvspan(*picture.band, color=paint["band"], linewidth=0, zorder=0)
+    axes.axvline(0.0, color=paint["ink"], linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
+    for dot in picture.dots:
         _draw_dot(axes, dot, paint)
     axes.set_xlabel(X_LABEL)
     axes.set_ylabel(Y_LABEL)
+    if picture.title:
+        axes.set_title(picture.title, loc="left", fontsize=letters + 2, color=paint["ink"])
     axes.grid(linewidth=0.8, color=paint["grid"])
     axes.set_axisbelow(True)
-    axes.margins(0.12, 0.08)
-    _draw_names(axes, dots, paint["ink"])
+    axes.margins(0.1, 0.12)
+    _draw_legend(figure, picture, paint, letters)
+    draw_names(figure, axes, picture.dots, {"color": paint["ink"], "fontsize": letters})
 
 
-_ON_TOP = ("control", "method", "oracle", "untouched")
-"""What the others are measured by is drawn last."""
+_ABOVE = {"control": 3, "method": 3, "oracle": 4, "untouched": 5}
+"""Hollow marks are drawn last: what they lie on shows through."""
 
 
-def _draw_dot(axes: Any, dot: Dot, paint: Mapping[str, str]) -> None:
-    series = SERIES[dot.series]
+def _draw_dot(axes: Any, dot: Dot, paint: Paint) -> None:
+    across, up = dot.spread
     axes.errorbar(
         [dot.x],
         [dot.y],
-        xerr=[dot.spread[0]] if dot.spread[0] else None,
-        yerr=[dot.spread[1]] if dot.spread[1] else None,
-        marker=series.marker,
-        markersize=8,
-        color=paint[dot.series],
-        markerfacecolor=paint["page" if dot.series == "oracle" else dot.series],
-        linewidth=1,
+        xerr=[across] if across else None,
+        yerr=[up] if up else None,
+        ecolor=paint[dot.series],
+        elinewidth=0.8,
+        alpha=0.45,
         linestyle="none",
+        zorder=2,
     )
+    axes.plot([dot.x], [dot.y], **_mark(dot.series, paint), zorder=_ABOVE[dot.series])
 
 
-def _draw_names(axes: Any, dots: Sequence[Dot], ink: str) -> None:
-    """Each name beside its dot, at the nearest height where it covers no other name or dot."""
-    low, high = axes.get_ylim()
-    left, right = axes.get_xlim()
-    height, gap, letter = (high - low) / 34, (right - left) / 100, (right - left) / 130
-    taken = [(dot.x - gap, dot.x + gap, dot.y) for dot in dots]
-    for dot in sorted(dots, key=lambda one: -one.y):
-        text = shortened(dot.label, 38)
-        length = letter * len(text)
-        before = dot.x + gap + length > right
-        start = dot.x - gap - length if before else dot.x + gap
-        others = [box for box in taken if box != (dot.x - gap, dot.x + gap, dot.y)]
-        y = _free_height(others, start, length, dot.y, height)
-        taken.append((start, start + length, y))
-        edge = dot.x - gap if before else dot.x + gap
-        if abs(y - dot.y) > height / 2:
-            axes.plot([dot.x, edge], [dot.y, y], color=ink, linewidth=0.5, alpha=0.6)
-        axes.text(edge, y, text, va="center", ha="right" if before else "left", fontsize=9.5)
+def _mark(series: str, paint: Paint) -> dict[str, Any]:
+    hollow = series in {"oracle", "untouched"}
+    return {
+        "marker": SERIES[series].marker,
+        "markersize": MARK[series],
+        "color": paint[series],
+        "markerfacecolor": "none" if hollow else paint[series],
+        "markeredgewidth": 1.6 if hollow else 0.8,
+        "markeredgecolor": paint[series] if hollow else paint["page"],
+        "linestyle": "none",
+    }
 
 
-def _free_height(
-    taken: Sequence[tuple[float, float, float]], x: float, length: float, y: float, height: float
-) -> float:
-    def free(at: float) -> bool:
-        return all(
-            x > end or x + length < start or abs(at - h) >= height for start, end, h in taken
-        )
+def _draw_legend(figure: Any, picture: Picture, paint: Paint, letters: float) -> None:
+    """Under the picture, where it covers nothing."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
-    for step in range(60):
-        for at in (y - step * height / 2, y + step * height / 2):
-            if free(at):
-                return at
-    return y
+    present = dict.fromkeys(dot.series for dot in picture.dots)
+    entries: list[Any] = [
+        Line2D([], [], label=words, **_mark(series, paint))
+        for series, words in _LEGEND.items()
+        if series in present
+    ]
+    if picture.band is not None:
+        entries.append(Patch(color=paint["band"], label="range of the oracles: chance alone"))
+    if any(any(dot.spread) for dot in picture.dots):
+        words = f"± standard deviation over {counted(picture.seeds, 'seed')}"
+        entries.append(Line2D([], [], color=paint["method"], alpha=0.6, linewidth=1, label=words))
+    if any(OWN_BASE in dot.label for dot in picture.dots):
+        words = f"{OWN_BASE} from a run of its own, in clusters"
+        entries.append(Line2D([], [], linestyle="none", label=words))
+    place = {"loc": "outside lower center", "ncols": 3, "frameon": False}
+    figure.legend(handles=entries, fontsize=letters, **place)
+
+
+_LEGEND = {
+    "method": "unlearning method",
+    "control": "control: no unlearning, or budgeted",
+    "oracle": "oracle: retrained without the client",
+    "untouched": "untouched run: nothing forgotten",
+}
 
 
 def save_scatter(found: Json, path: Path) -> None:
-    """The same picture as a file, on white."""
+    """The same picture as a file, in the colours of the page on white."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Canvas
 
-    with rc_context({"text.parse_math": False, "font.size": 10}), own_errors(path.parent):
-        canvas = Canvas(figsize=(9.6, 6.8), layout="constrained")
-        draw_scatter(canvas, dots_of(found), _ON_WHITE)
-        canvas.savefig(path, dpi=150, metadata={"Software": None})
+    look: dict[Any, Any] = {"text.parse_math": False, "font.size": 10}
+    look |= {"axes.spines.top": False, "axes.spines.right": False}
+    with rc_context(look), own_errors(path.parent):
+        canvas = Canvas(figsize=_INCHES, layout="constrained")
+        draw_scatter(canvas, picture_of(found), _ON_WHITE, _LETTERS_OF_FILE)
+        canvas.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
 _ON_PAGE = {name: series.colour for name, series in SERIES.items()}
 _ON_PAGE |= {"ink": INK, "grid": GRID, "band": BAND, "page": PAGE}
 """Stand-ins for the colours of the page (report/series.py)."""
 
-_ON_WHITE = {
-    "method": "#0072b2",
-    "oracle": "#009e73",
-    "untouched": "#d55e00",
-    "control": "#777777",
-    "ink": "#222222",
-    "grid": "#dddddd",
-    "band": "#e8f4ef",
-    "page": "#ffffff",
-}
+_ON_WHITE = {name: on_white(colour) for name, colour in _ON_PAGE.items()}

@@ -34,19 +34,35 @@ from pfedul.federation import Federation
 from pfedul.ledger import Ledger
 from pfedul.store import LEDGER_FILE, Store
 from pfedul.unlearn import requests
+from pfedul.unlearn.method import MethodFailed
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.removal import OnStage, forget
 
 
 def carry_out(order: Order, tell: OnStage) -> Result:
-    """Forget, ask, judge; what was found is written beside the branch."""
-    place = order.folder / order.key
+    """Forget, ask, judge; what was found is written beside the branch.
+
+    A failure of the method itself is a result: it would fail in the same way again.
+    """
     try:
-        result = _found(order, tell)
+        found = _found(order, tell)
+    except MethodFailed as error:
+        found = {"failure": str(error)}
     except PfedulError as error:
         return {"failure": str(error)}
-    write_json(place / RESULT_FILE, result)
+    result = {**_heading(order), **found}
+    write_json(order.folder / order.key / RESULT_FILE, result)
     return result
+
+
+def _heading(order: Order) -> Result:
+    """What a later comparison needs to know this cell again."""
+    return {
+        "format": FORMAT,
+        "label": order.label,
+        "seed": order.options.seed,
+        "method": order.options.method,
+    }
 
 
 def _found(order: Order, tell: OnStage) -> Result:
@@ -67,9 +83,7 @@ def _found(order: Order, tell: OnStage) -> Result:
         tests = [test_row(finding) for finding in examiner.findings(answers, case.oracles)]
     tell("audit", 1, 1)
     return {
-        "format": FORMAT,
         "failure": None,
-        "method": order.options.method,
         "outcome": outcome.as_json(),
         "verdict": verdict.as_json(),
         "tests": tests,

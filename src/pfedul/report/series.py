@@ -7,8 +7,10 @@ page's colours are Okabe and Ito's, told apart by colour-blind readers, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 
 INK, GRID, BAND, PAGE = "#010101", "#020202", "#030303", "#090909"
 _CANDIDATE, _ORACLE, _UNTOUCHED, _FRESH, _MEMBERS = (f"#0{i}0{i}0{i}" for i in range(4, 9))
@@ -25,6 +27,19 @@ INKS = {
     _MEMBERS: "var(--members)",
 }
 """The colour in the drawing -> the colour on the page."""
+
+
+def on_white(colour: str) -> str:
+    """The colour that a page by daylight has for one of a drawing: for pictures in files.
+
+    >>> on_white(PAGE), on_white(INK) != INK
+    ('#ffffff', True)
+    """
+    name = {"currentColor": "ink"}.get(INKS[colour], INKS[colour][6:-1])
+    style = files("pfedul.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    found = re.search(rf"--{name}: (#[0-9a-f]{{6}});", style)
+    assert found is not None
+    return found.group(1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""The page and the picture of a comparison."""
+
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure as Canvas
+
+from comparison_documents import cell, comparison, failed
+from pfedul.compare.dots import picture_of
+from pfedul.compare.page import comparison_page
+from pfedul.compare.placing import Field, groups, placed
+from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter
+from pfedul.compare.words import amount, short_labels
+from pfedul.report.blocks import Table
+from pfedul.report.html import as_html
+from pfedul.report.markdown import as_markdown
+from pfedul.report.series import INKS
+
+
+def tables(found) -> list[Table]:
+    sections = comparison_page(found).sections
+    return [block for section in sections for block in section.blocks if isinstance(block, Table)]
+
+
+def row_of(table: Table, start: str) -> tuple[str, ...]:
+    return next(row for row in table.rows if row[0].startswith(start))
+
+
+def test_what_failed_is_a_row_of_both_tables():
+    found = comparison(cells=[cell("none", 0.3), failed("pga", "The method diverged.")])
+    forgetting, cost, *_ = tables(found)
+    assert row_of(forgetting, "pga")[1] == "no result: The method diverged."
+    assert row_of(cost, "pga")[1] == "no result"
+    assert {len(row) for row in forgetting.rows} == {len(forgetting.head)}
+    assert {len(row) for row in cost.rows} == {len(cost.head)}
+
+
+def test_a_method_that_failed_with_one_seed_says_so():
+    cells = [cell("pga", 0.3), failed("pga", "Diverged.", seed=1)]
+    assert row_of(tables(comparison(cells=cells))[0], "pga")[1] == "forgotten (1), no result (1)"
+
+
+def test_several_seeds_have_a_spread():
+    cells = [cell("pga", 0.1, 0.8), cell("pga", 0.3, 1.0, seed=1)]
+    row = row_of(tables(comparison(cells=cells))[0], "pga")
+    assert "+0.200 ±0.100" in row
+    assert "0.900 ±0.100" in row
+    assert "±" not in "".join(row_of(tables(comparison())[0], "none"))
+
+
+def test_a_method_with_a_base_of_its_own_is_marked():
+    found = comparison(cells=[cell("knot", 0.1, own_base=True)])
+    forgetting, cost, *_ = tables(found)
+    assert row_of(forgetting, "knot")[0] == row_of(cost, "knot")[0] == "knot †"
+    assert "† branches from a run of its own" in as_markdown(comparison_page(found))
+
+
+def test_surfaces_have_one_row_a_model_and_are_explained():
+    cells = [cell("pga", 0.1), cell("pga", 0.3, seed=1)]
+    found = comparison(cells=cells)
+    surfaces = tables(found)[2]
+    assert surfaces.head == ("model", "stale")
+    assert [row[0] for row in surfaces.rows] == [
+        *("(untouched)", "(oracle 1)", "(oracle 2)", "pga")
+    ]
+    assert "personal part that the target, or a backup, kept" in as_markdown(comparison_page(found))
+
+
+def test_one_is_not_called_several():
+    page = comparison_page(comparison(rounds=1))
+    assert page.title.endswith("1 way compared")
+    assert "1 round " in f"{page.subtitle} "
+
+
+def test_clients_who_are_forgotten_together_are_named_together():
+    page = comparison_page(comparison(targets=["ann", "bob"]))
+    assert page.title.startswith("How to forget ann and bob:")
+
+
+def test_small_amounts_keep_their_digits():
+    assert amount(0.0104) == "0.010"
+    assert amount(62.44) == "62.4"
+
+
+def test_short_labels_keep_what_tells_variants_apart():
+    labels = [
+        "pfedul",
+        "pfedul:correction=reset,fraction=0.3,layers=all",
+        "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3",
+        "pfedul:correction=reset,fraction=0.3",
+        "budgeted-retrain:times=2",
+    ]
+    names = list(short_labels(labels).values())
+    assert len(set(names)) == len(labels)
+    assert "…" not in "".join(names)
+    assert names[2] == "pfedul (reset 50%, 3 repair rounds)"
+
+
+def test_the_picture_has_the_colours_of_the_page():
+    style = files("pfedul.report").joinpath("templates", "style.css").read_text()
+    for name in ("method", "control", "oracle", "untouched", "band", "grid"):
+        variable = re.escape(INKS[_ON_PAGE[name]][4:-1])
+        assert re.search(rf"{variable}: ([^;]+);", style).group(1) == _ON_WHITE[name]
+
+
+CROWD = [cell(f"method-{number}", 0.3 + number / 1000, 1.0) for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    cells = [*CROWD, cell("knot", 0.0, 0.7, own_base=True), cell("knot", 0.1, 0.9, own_base=True)]
+    canvas = Canvas(figsize=(9.6, 7.6), layout="constrained")
+    picture = picture_of(comparison(cells=cells))
+    draw_scatter(canvas, picture, _ON_WHITE, 9.0)
+    canvas.draw_without_rendering()
+    return canvas
+
+
+def test_the_picture_explains_itself(drawn):
+    texts = [text.get_text() for text in drawn.legends[0].get_texts()]
+    for words in ("method", "oracle", "untouched", "range of the oracles", "± standard", "†"):
+        assert any(words in text for text in texts)
+    assert "fedper on digits, 3 rounds\nc0 forgotten" in drawn.axes[0].get_title(loc="left")
+
+
+def test_names_in_the_picture_are_apart_and_inside(drawn):
+    axes = drawn.axes[0]
+    boxes = [text.get_window_extent() for text in axes.texts]
+    frame = axes.get_window_extent()
+    assert len(boxes) > 1
+    for place, box in enumerate(boxes):
+        assert frame.x0 <= box.x0 < box.x1 <= frame.x1
+        assert frame.y0 <= box.y0 < box.y1 <= frame.y1
+        assert not any(box.overlaps(other) for other in boxes[:place])
+
+
+def test_a_picture_without_a_method_is_drawn_all_the_same():
+    assert "<svg" in as_html(comparison_page(comparison(cells=[failed("pga", "Diverged.")])))
+
+
+def test_names_keep_off_bars_and_dots():
+    field = Field(
+        (0, 0, 400, 400), np.array([[195.0, 195, 205, 205]]), np.array([[100.0, 200, 300, 200]])
+    )
+    boxes, lines = placed(field, np.array([[200.0, 200.0]]), np.array([[60.0, 10.0]]))
+    left, low, right, high = boxes[0]
+    assert low > 200 or high < 200
+    assert right < 195 or left > 205 or low > 205 or high < 195
+    assert lines.shape == (1, 4)
+
+
+def test_points_that_lie_on_each_other_are_one_group():
+    points = np.array([[0.0, 0.0], [50.0, 0.0], [1.0, 1.0]])
+    assert groups(points, 3.0) == [[0, 2], [1]]
