@@ -7,6 +7,7 @@ round is one step: all that records and methods should find can be computed in p
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,13 @@ def mean(values: dict[str, float]) -> float:
 
 @dataclass
 class Pencil:
-    """The same training by hand: the weight before each round and after the last, and uploads."""
+    """The same training by hand: the weight before each round and after the last, and uploads.
+
+    `there`: who takes part in a round, where that is not everybody.
+    """
 
     rounds: int
+    there: Mapping[int, Sequence[str]] = field(default_factory=dict)
     weights: list[float] = field(default_factory=lambda: [1.0])
     uploads: list[dict[str, float]] = field(default_factory=list)
     heads: dict[str, tuple[float, float]] = field(
@@ -80,10 +85,10 @@ class Pencil:
     )
 
     def __post_init__(self) -> None:
-        for _ in range(self.rounds):
-            w = self.weights[-1]
-            self.uploads.append({name: body_step(w, self.heads[name], name) for name in POINTS})
-            self.heads = {name: head_step(w, self.heads[name], name) for name in POINTS}
+        for number in range(1, self.rounds + 1):
+            w, there = self.weights[-1], self.there.get(number, tuple(POINTS))
+            self.uploads.append({name: body_step(w, self.heads[name], name) for name in there})
+            self.heads |= {name: head_step(w, self.heads[name], name) for name in there}
             self.weights.append(mean(self.uploads[-1]))
 
     def residual(self, number: int, *targets: str) -> float:

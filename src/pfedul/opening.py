@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
+from torch import Tensor
 
 from pfedul.client import Reply
 from pfedul.clusters import Clusters
 from pfedul.server import run_round
 from pfedul.store import INIT_FILE
 from pfedul.tensors import Tensors
+from pfedul.unlearn.vectors import cosine, flat
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
@@ -45,16 +46,14 @@ def _cosines(federation: Federation) -> dict[str, float]:
     initial = federation.store.read(INIT_FILE)
     found: dict[str, float] = {}
 
-    def update(after: Tensors) -> torch.Tensor:
+    def update(after: Tensors) -> Tensor:
         names = federation.bench.split.parameters
-        return torch.cat([(after[name] - initial[name]).double().flatten() for name in names])
+        return flat({name: after[name] - initial[name] for name in names}, names)
 
     mean = update(_opening_round(federation, initial, lambda _: None))
 
     def compare(reply: Reply) -> None:
-        own = update(reply.shared)
-        lengths = float(mean.norm() * own.norm())
-        found[reply.client] = float(mean @ own) / lengths if lengths else 0.0
+        found[reply.client] = cosine(mean, update(reply.shared))
 
     _opening_round(federation, initial, compare)
     return found

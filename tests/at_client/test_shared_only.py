@@ -73,11 +73,6 @@ def test_weight_decay_is_a_part_of_descent_alone():
     assert weight(training=usual, objective="unlearn") == weight(objective="unlearn")
 
 
-def test_steps_end_the_training_early():
-    assert weight(epochs=5, steps=1) == weight(epochs=1)
-    assert weight(epochs=5, steps=2) == weight(epochs=2)
-
-
 def test_fedavg_trains_the_head_as_well():
     job = one_sample_job(PERSONALIZATIONS["fedavg"])
     assert trained(job)["head.weight"].flatten().tolist() != [0.5, -0.25]

@@ -1,18 +1,21 @@
 """The engine of distillation: losses, gates, generator and loop, with answers known by hand."""
 
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from pfedul.at_client.distil import distil
 from pfedul.at_client.prompt import fit_prompt
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import Job, LocalTraining
 from pfedul.personalization.fedper import FEDPER
+from pfedul.randomness import derive_seed
 from pfedul.registry import NoOptions
 from pfedul.unlearn.distillation.adam import adam_step, no_moments
 from pfedul.unlearn.distillation.conditions import class_embeddings, label_distribution
@@ -31,6 +34,7 @@ from pfedul.unlearn.distillation.loop import (
 )
 from pfedul.unlearn.distillation.losses import attention_distance, attention_map
 from pfedul.unlearn.distillation.options import DistilOptions
+from pfedul.unlearn.distillation.packing import packed
 from pfedul.unlearn.distillation.run import first_state
 
 HEAD = torch.tensor([[1.0, 0.0], [0.5, -1.0]])
@@ -86,6 +90,49 @@ def test_the_loss_on_three_numbers_is_the_one_computed_by_hand():
     divergence = 4 * float((p * np.log(p / q)).sum())
     assert found[1] == pytest.approx(divergence, rel=1e-5)
     assert found[2] == pytest.approx(5 * divergence, rel=1e-5)  # there is no convolution
+
+
+def test_the_loss_is_the_mean_over_those_who_stay():
+    student = {"body.weight": torch.tensor([[1.0], [0.5]])}
+    other = Side({"head.weight": HEAD.flip(0) * 2}, torch.tensor([0.5, 1.0]))
+    with toy_cast() as cast:
+        sides = [cast.stayers[0], other, other]
+        with torch.no_grad():
+            told = Told(ask_leavers(cast, X), ask_stayers(cast, sides, X))
+
+        def of(places):
+            chosen = Told(told.leavers, [told.stayers[place] for place in places])
+            stayers = [sides[place] for place in places]
+            return float(loss(cast, stayers, student, chosen, X, Weights(1, 1, 0), tau=2.0))
+
+        assert of([0, 1, 2]) == pytest.approx((of([0]) + 2 * of([1])) / 3, rel=1e-5)
+        assert abs(of([0]) - of([1])) > 0.01
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_round_at_a_client_is_all_its_iterations_on_noise_of_its_own(number):
+    """Seven iterations in two rounds: four in each, on draws of that round."""
+    options = DistilOptions(batch=8, iterations=7, rounds=2)
+    with toy_cast() as cast:
+        state = first_state(dict(cast.old), parameters_of(cast.generator))
+        seed = derive_seed(0, "round", number)
+        for place in range(1, 5):
+            state = iterate(cast, state, options, seed, place)
+        start = first_state(dict(cast.old), parameters_of(cast.generator))
+        extra = packed(student=start.student, generator=start.generator, start=cast.old)
+        extra |= packed(leaver0=cast.leavers[0].personal, leaving={"0": cast.leavers[0].gate})
+        model = cast.lens.model
+    split, samples = FEDPER.split(model, "head"), TensorSamples(X, torch.zeros(1).long())
+    personal = {"head.weight": HEAD}
+    training = LocalTraining(), NoOptions()
+    job = Job("c", model, split, "head", dict(start.student), personal, samples, *training)
+    told = {**asdict(options), "seed": 0, "round": number, "head": "head", "leavers": 1}
+    found = distil(job, told, extra).tensors
+    expected = packed(student=state.student, generator=state.generator)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor)
+    assert not torch.equal(found["student/body.weight"], start.student["body.weight"])
 
 
 @pytest.mark.parametrize(("lf_sign", "direction"), [("pull", 1), ("push", -1)])

@@ -13,6 +13,7 @@ from pfedul.errors import PfedulError
 from pfedul.personalization.job import Job
 from pfedul.randomness import random_stream
 from pfedul.server import StreamingMean
+from pfedul.status import read_status
 from pfedul.store import INIT_FILE, checkpoint_file, cluster_file
 from pfedul.tensorfile import read_file
 from toys import QUICK, OneWeight, client_data, create, tensor_digests
@@ -113,7 +114,7 @@ def test_everybody_is_evaluated_on_its_own_cluster(engine, tmp_path, monkeypatch
     ("settings", "words"),
     [
         ({"clusters": 5, "record": "none"}, "more than the 4 clients"),
-        ({"clusters": 2}, "--record none with --clusters"),
+        ({"clusters": 2, "record": "fisher"}, "--record none with --clusters"),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(settings, words, tmp_path):
@@ -140,11 +141,12 @@ def test_other_clusters_stay_bit_for_bit(personalization, tmp_path, monkeypatch)
     assert (run / cluster_file("c2")).exists()
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
 def test_the_cluster_is_trained_again_from_the_start_with_personal_parts_as_they_are(
-    tmp_path, monkeypatch
+    epochs, tmp_path, monkeypatch
 ):
     forced(monkeypatch, c0=1, c1=2, c2=2, c3=2)
-    run = trained(tmp_path / "run", **CLUSTERED)
+    run = trained(tmp_path / "run", local_epochs=epochs, **CLUSTERED)
     with deep_again(run) as federation:
         parts = {client: federation.personal(client) for client in ("c2", "c3")}
         bench, shared = federation.bench, federation.store.read(INIT_FILE)
@@ -153,18 +155,18 @@ def test_the_cluster_is_trained_again_from_the_start_with_personal_parts_as_they
     for number in (1, 2, 3):
         mean = StreamingMean(shared)
         for client, personal in parts.items():
-            mean.add(by_hand(bench, client, shared, personal, number), 24)
+            mean.add(by_hand(bench, client, shared, personal, number, epochs), 24)
         shared = mean.result()
     assert same(floats(found), floats(shared))
 
 
-def by_hand(bench, client, shared, personal, number):
+def by_hand(bench, client, shared, personal, number, epochs):
     job = Job(
         *(client, bench.build_model(), bench.split, bench.head, shared, personal),
         *(bench.data[client].train, bench.training, bench.options),
     )
     with one_thread(), random_stream(0, "work", number, client, "request 1 knot cluster-2"):
-        return train_shared(job, vars(SharedTraining(1)), {}).tensors
+        return train_shared(job, vars(SharedTraining(epochs)), {}).tensors
 
 
 def test_a_target_that_came_late_costs_only_the_rounds_since(tmp_path, monkeypatch):
@@ -293,3 +295,19 @@ def test_one_weight_by_hand(tmp_path, monkeypatch):
     step = {x: 0.1 * x * 0.75 / (1 + torch.tensor(0.75 * x).exp().item()) for x in (1, 2)}
     assert trained_body == pytest.approx(1 + step[2], abs=1e-6)
     assert again == pytest.approx(1 + step[1], abs=1e-6)
+
+
+def test_status_counts_checkpoints_of_clusters(tmp_path):
+    run = trained(tmp_path / "run", **CLUSTERED, participation=0.5, rounds=6)
+    files = list((run / "records/clusters").rglob("*.safetensors"))
+    found = read_status(run)
+    assert files
+    assert found["records"]["clusters"]["bytes"] == sum(file.stat().st_size for file in files)
+    assert found["records"]["clusters"]["bytes"] == found["bytes"]["records"]
+
+
+def test_a_clustered_run_keeps_no_record_unless_asked_to(tmp_path):
+    with deep(tmp_path / "run", clusters=2) as federation:
+        assert federation.settings.record == "none"
+    with pytest.raises(PfedulError, match="give --record none"):
+        deep(tmp_path / "other", clusters=2, record="fisher")

@@ -8,12 +8,17 @@ from forgetting_kill import TARGET, copied, deep_again, trained
 from linear import (
     CLASSES,
     INPUTS,
+    MEAN,
     NAME,
+    NORMED_NAME,
     RATE,
     SIZES,
+    VARIANCE,
     assert_close,
     cross_entropy_gradient,
     federation,
+    normed,
+    standing,
     unlearning_gradient,
     weight,
 )
@@ -66,6 +71,17 @@ def test_rows_of_very_different_lengths_are_all_spared():
     assert float(((rows.double() @ direction).abs() / lengths).max()) < 1e-8
 
 
+@pytest.mark.parametrize("length", [1e-9, 1e-15])
+def test_a_row_is_spared_however_short_it_is(length):
+    """A client at its optimum sends next to nothing, and that has a direction as well."""
+    rows = matrix(6, 40)
+    rows[2] *= length
+    direction, _ = osd_direction(matrix(1, 40, seed=1)[0], rows)
+    lengths = rows.double().norm(dim=1)
+    seen = (rows.double() @ direction).abs() / (lengths * direction.norm())
+    assert float(seen.max()) < 1e-8
+
+
 def test_where_nothing_is_left_there_is_no_direction():
     rows = torch.eye(3)
     direction, share = osd_direction(torch.tensor([1.0, 2.0, 3.0]), rows)
@@ -101,19 +117,19 @@ def test_a_vector_goes_back_into_its_tensors():
     assert all(torch.equal(back[name], tensors[name]) for name in back)
 
 
-def targets_update(w: np.ndarray, targets: tuple[str, ...]) -> np.ndarray:
+def targets_update(w: np.ndarray, targets: tuple[str, ...], data) -> np.ndarray:
     """g_u: the mean over the targets by samples."""
     total = sum(SIZES[client] for client in targets)
-    return sum(SIZES[u] / total * unlearning_gradient(w, u).ravel() for u in targets)
+    return sum(SIZES[u] / total * unlearning_gradient(w, u, data).ravel() for u in targets)
 
 
-def by_the_equations(w, targets, rounds: int, rate: float, recovery: int, back: float):
+def by_the_equations(w, targets, rounds: int, rate: float, recovery: int, back: float, data=None):
     """FedOSD in numpy, by least squares in place of a pseudo-inverse."""
     others = [client for client in SIZES if client not in targets]
     origin, shares = w.copy(), []
     for _ in range(rounds):
-        rows = np.stack([cross_entropy_gradient(w, client).ravel() for client in others])
-        target = targets_update(w, targets)
+        rows = np.stack([cross_entropy_gradient(w, client, data).ravel() for client in others])
+        target = targets_update(w, targets, data)
         rest = target - rows.T @ np.linalg.lstsq(rows.T, target, rcond=None)[0]
         shares.append(np.linalg.norm(rest) / np.linalg.norm(target))
         w = w - rate * (rest / shares[-1]).reshape(CLASSES, INPUTS)
@@ -121,7 +137,7 @@ def by_the_equations(w, targets, rounds: int, rate: float, recovery: int, back: 
     for _ in range(recovery):
         way, step = (w - origin).ravel(), np.zeros(w.size)
         for client in others:
-            g = cross_entropy_gradient(w, client).ravel()
+            g = cross_entropy_gradient(w, client, data).ravel()
             rest = g - (g @ way) / (way @ way) * way
             length = np.linalg.norm(g) / np.linalg.norm(rest)
             step += SIZES[client] / total * rest * length
@@ -141,6 +157,22 @@ def test_without_anything_personal_it_is_the_published_method(tmp_path, recovery
         assert_close(linear.shared[NAME], expected)
     assert f"{sum(shares) / 3:.1%} of the target's update" in outcome.notes[0]
     assert outcome.rounds == 3 + recovery
+
+
+@pytest.mark.parametrize("recovery", [0, 3])
+def test_statistics_stand_still_and_count_as_they_are(tmp_path, recovery):
+    """All gradients are of the function that is deployed, in both stages."""
+    with federation(tmp_path / "run", model=normed) as with_norm:
+        with_norm.train()
+        before = {name: tensor.clone() for name, tensor in with_norm.shared.items()}
+        spec = f"fedosd:rounds=3,lr=0.5,recovery={recovery},recovery_lr=0.25"
+        with_norm.forget(LINEAR_TARGET, method=spec)
+        numbers = (LINEAR_TARGET,), 3, 0.5 * RATE, recovery, 0.25 * RATE
+        start = before[NORMED_NAME].numpy()
+        expected, _ = by_the_equations(start, *numbers, standing(before))
+        assert_close(with_norm.shared[NORMED_NAME], expected)
+        for name in (MEAN, VARIANCE):
+            assert_close(with_norm.shared[name], before[name].numpy())
 
 
 def test_it_stops_where_the_others_see_everything(tmp_path):

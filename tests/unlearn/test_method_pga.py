@@ -2,29 +2,38 @@
 
 import numpy as np
 import pytest
+from torch import nn
 
+from at_request import work_on
 from forgetting_kill import TARGET, copied, deep, deep_again, trained
 from linear import (
+    CLASSES,
+    INPUTS,
+    MEAN,
     NAME,
     RATE,
     SIZES,
+    VARIANCE,
     assert_close,
     cross_entropy_gradient,
     fedavg_round,
     federation,
     matrix,
+    normed,
 )
 from linear import TARGET as LINEAR_TARGET
 from pfedul.errors import PfedulError
 from pfedul.randomness import derive_seed, random_stream
 from pfedul.records.uploads import last_upload
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.methods.pga import reference_model
+from pfedul.unlearn.methods.pga import square_radius as found_radius
 from pfedul.unlearn.work import Work
 
 
-def uploads(linear) -> dict[str, np.ndarray]:
+def uploads(linear, name: str = NAME) -> dict[str, np.ndarray]:
     found = {client: last_upload(linear.store, client) for client in linear.clients}
-    return {client: tensors[NAME].numpy().copy() for client, (_, tensors) in found.items()}
+    return {client: tensors[name].numpy().copy() for client, (_, tensors) in found.items()}
 
 
 def others_than(targets: tuple[str, ...]) -> list[str]:
@@ -97,6 +106,36 @@ def test_without_anything_personal_it_is_the_published_method(
     assert ended in outcome.notes[0]
     assert ("never bound" not in outcome.notes[0]) is bound
     assert outcome.rounds == 3
+
+
+@pytest.mark.parametrize("targets", [(LINEAR_TARGET,), (LINEAR_TARGET, "c2")])
+def test_the_reference_has_the_statistics_of_the_round_without_the_targets(tmp_path, targets):
+    with federation(tmp_path / "run", model=normed, record="uploads") as with_norm:
+        with_norm.train()
+        sent = {name: uploads(with_norm, name) for name in (MEAN, VARIANCE)}
+        kept = {u: last_upload(with_norm.store, u) for u in targets}
+        reference, notes = reference_model(work_on(with_norm, *targets), kept)
+    assert not notes
+    for name, by_client in sent.items():
+        assert_close(reference[name], mean_of(by_client, others_than(targets)))
+
+
+def half_frozen() -> nn.Module:
+    model = nn.Sequential(
+        nn.Linear(INPUTS, CLASSES, bias=False), nn.Linear(CLASSES, CLASSES, bias=False)
+    )
+    model[1].requires_grad_(False)
+    return model.double()
+
+
+def test_the_ball_knows_only_of_ways_that_can_be_gone(tmp_path):
+    """Random models have other values where the author froze them: that is no distance."""
+    with federation(tmp_path / "run", model=half_frozen, record="uploads") as linear:
+        linear.train()
+        found = found_radius(work_on(linear, LINEAR_TARGET), linear.shared)
+        trained = linear.shared[NAME].numpy()
+        # The first layer of random models is that of `matrix`: it is drawn first.
+        assert found == pytest.approx(square_radius(trained), rel=1e-9)
 
 
 NOT_THE_MEAN = "starts from the tensors as they are: they are not the mean"

@@ -10,6 +10,7 @@ from forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from pfedul import Federation
 from pfedul.tensorfile import read_file
 from pfedul.unlearn.distillation.run import label_gates
+from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.mimir import MimirOptions, fitted_prompts
 from toys import client_data, tensor_digests, uneven_data
 
@@ -165,6 +166,26 @@ def test_rounds_of_clients_are_counted_and_the_same_on_every_engine(
         assert outcome.rounds == 2 + (method == "mimir")
         assert outcome.bytes_uploaded > 0
     assert ends[0] == ends[1]
+
+
+def test_every_round_is_told_its_number_and_draws_anew(runs, tmp_path, monkeypatch):
+    from pfedul.at_client import WORK
+
+    seen, distil = [], WORK["distil"]
+
+    def watched(job, how, extra):
+        seen.append(how["round"])
+        return distil(job, how, extra)
+
+    monkeypatch.setitem(WORK, "distil", watched)
+    forgotten(runs["fedper"], tmp_path / "run", f"zerofu:{QUICK},mode=federated,rounds=2")
+    assert seen == [1, 1, 1, 2, 2, 2]
+
+
+def test_what_tells_the_two_methods_apart_is_their_default():
+    """Mimir's generator also looks for inputs on which outputs differ, ZeroFU's does not."""
+    assert METHODS.parse("zerofu")[1].gen_obj == "lf"
+    assert METHODS.parse("mimir")[1].gen_obj == "lf+kd"
 
 
 def test_several_targets_leave_at_once(runs, tmp_path):

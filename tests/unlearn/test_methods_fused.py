@@ -5,6 +5,7 @@ from math import exp
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from at_request import work_on
 from forgetting_kill import TARGET, copied, deep_again, trained
@@ -15,7 +16,7 @@ from pfedul.personalization.fedper import FEDPER
 from pfedul.tensorfile import read_file
 from pfedul.tensors import read_tensors
 from pfedul.unlearn.methods.fused import FusedOptions, candidates, critical_layers, moves
-from toys import OneWeight, WithNorm, one_sample_job, samples
+from toys import QUICK, OneWeight, WithNorm, client_data, one_sample_job, samples
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 SLOPE = -0.75 / (1 + exp(0.75))
@@ -85,6 +86,32 @@ def test_candidates_are_shared_matrices_and_never_personal(personalization, runs
     )
 
 
+class ManyMatrices(nn.Module):
+    """Two matrices among normalisations and biases that are matrices as well."""
+
+    head_name = "head"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm((2, 2))
+        self.body = nn.Linear(4, 6)
+        self.bias = nn.Parameter(torch.zeros(1, 6))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = self.norm(x.view(-1, 2, 2)).flatten(1)
+        return self.head((self.body(x) + self.bias).relu())
+
+
+def test_neither_normalisations_nor_biases_are_candidates_whatever_their_shape(tmp_path):
+    settings = {**QUICK, "personalization": "fedavg"}
+    with Federation.create(
+        tmp_path / "run", data=client_data(), model=ManyMatrices, **settings
+    ) as federation:
+        assert federation.shared["norm.weight"].ndim == federation.shared["bias"].ndim == 2
+        assert candidates(work_on(federation, "c1")) == ["body.weight", "head.weight"]
+
+
 def tiny_data():
     """Two clients of one sample each, and one of three equal ones."""
     parts = {"a": ([1.0], [0]), "b": ([2.0], [1]), "c": ([-1.0] * 3, [0] * 3)}
@@ -122,6 +149,38 @@ def test_the_moves_of_layers_are_those_computed_in_numpy(cli, measure, tmp_path)
     assert float(found["body.weight"]) == pytest.approx(by_body, rel=1e-4)
     assert float(found["head.weight"]) == pytest.approx(by_head, rel=1e-4)
     assert order == ["head.weight" if by_head > by_body else "body.weight"]
+
+
+@pytest.mark.parametrize("adapter", ["sparse", "lora"])
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_rounds_of_an_adapter_are_those_computed_in_numpy(adapter, epochs, tmp_path):
+    """Client c has three samples and counts three times as much as a; b is the target."""
+    settings = {"personalization": "fedper", "local_epochs": 1, "lr": 0.1, "momentum": 0.0}
+    with Federation.create(
+        tmp_path / "run", data=tiny_data(), model=OneWeight, engine="inline", **settings
+    ) as federation:
+        federation.train(1)
+        body = federation.shared["body.weight"].clone()
+        heads = {c: federation.personal(c)["head.weight"].flatten().numpy() for c in "ac"}
+        seed = work_on(federation, "b").generator("adapter").initial_seed()
+        spec = f"fused:adapter={adapter},density=1,rounds=2,epochs={epochs},cli=remaining"
+        federation.forget("b", method=spec)
+        found = float(federation.shared["body.weight"])
+    # A value v stands for v times this change of the weight.
+    kind = AdapterKind("lora", seed=seed)
+    unit = 2 * float(fixed_factor(kind, "body.weight", body)) if adapter == "lora" else 1.0
+    value = 0.0
+    for _ in range(2):
+        ends = []
+        for client, (x, y) in {"a": (1.0, 0), "c": (-1.0, 0)}.items():
+            own = value
+            for _ in range(epochs):
+                slope, _ = slopes(x, y, float(body) + unit * own, heads[client])
+                own -= 0.1 * unit * slope
+            ends.append(own)
+        value = (ends[0] + 3 * ends[1]) / 4
+    assert found - float(body) == pytest.approx(unit * value, rel=1e-4)
+    assert abs(ends[0] - ends[1]) > 1e-3, "weights of clients would not matter"
 
 
 @pytest.mark.parametrize("personalization", PERSONALIZATIONS)

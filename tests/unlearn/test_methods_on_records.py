@@ -2,15 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from forgetting_kill import TARGET, copied, deep, deep_again, trained
-from pfedul import PfedulError
+import linear
+from forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
+from pfedul import Federation, PfedulError
 from pfedul.randomness import derive_seed
 from pfedul.tensorfile import read_file
+from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.federaser import calibrated
-from three_clients import Pencil, body_step, federation, mean
+from three_clients import POINTS, Pencil, body_step, federation, head_step, mean
 
 OTHERS = ("bob", "cat")
 ROUNDS = 3
@@ -42,12 +45,55 @@ def replayed(pencil, epochs=1, interval=1, against="before"):
 
 @pytest.mark.parametrize("interval", [1, 2, 3])
 @pytest.mark.parametrize("against", ["before", "after"])
-@pytest.mark.parametrize("norms", ["tensor", "whole"])
-def test_federaser_by_hand(interval, against, norms, tmp_path):
-    method = f"federaser:interval={interval},against={against},norms={norms}"
+def test_federaser_by_hand(interval, against, tmp_path):
+    method = f"federaser:interval={interval},against={against}"
     found, outcome = body_after(tmp_path / "run", method)
     assert found == pytest.approx(replayed(Pencil(ROUNDS), 1, interval, against), rel=1e-5)
     assert outcome.rounds == len(range(1, ROUNDS + 1, interval)) - 1
+
+
+def stepped(model, name):
+    """Body and head of the model of one weight after one step of a client, both shared."""
+    w, head = model[0], tuple(model[1:])
+    return np.array([body_step(w, head, name), *head_step(w, head, name)])
+
+
+def mean_model(models):
+    return np.average(list(models.values()), axis=0, weights=[POINTS[name][2] for name in models])
+
+
+def stretched(change, old, norms):
+    """The new change with the length of the old one, for each of the two tensors or for all."""
+    parts = [slice(0, 1), slice(1, 3)] if norms == "tensor" else [slice(0, 3)]
+    made = np.zeros(3)
+    for part in parts:
+        made[part] = change[part] * np.linalg.norm(old[part]) / np.linalg.norm(change[part])
+    return made
+
+
+@pytest.mark.parametrize("norms", ["tensor", "whole"])
+def test_federaser_by_hand_on_two_tensors(norms, tmp_path):
+    """FedAvg: the head is shared as well, and lengths of tensors are not those of the whole."""
+    before, olds = np.array([1.0, 0.5, -0.25]), []
+    for _ in range(ROUNDS):
+        olds.append({name: stepped(before, name) - before for name in POINTS})
+        before = before + mean_model(olds[-1])
+    found = np.array([1.0, 0.5, -0.25]) + mean_model({name: olds[0][name] for name in OTHERS})
+    for old in olds[1:]:
+        news = {name: stepped(found, name) - found for name in OTHERS}
+        found = found + mean_model({n: stretched(news[n], old[n], norms) for n in OTHERS})
+    with federation(tmp_path / "run", rounds=ROUNDS, personalization="fedavg") as made:
+        made.train()
+        made.forget("ann", method=f"federaser:interval=1,norms={norms}")
+        after = torch.cat([tensor.flatten() for tensor in made.shared.values()])
+    assert after.tolist() == pytest.approx(found.tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("rounds", "replayed"), [(1, 0), (4, 1), (12, 5)])
+def test_federaser_replays_every_second_round_after_the_first(rounds, replayed, tmp_path):
+    with federation(tmp_path / "run", rounds=rounds) as made:
+        made.train()
+        assert made.forget("ann", method="federaser").rounds == replayed
 
 
 def test_the_first_step_of_federaser_is_the_first_round_without_the_target(tmp_path):
@@ -156,6 +202,39 @@ def test_fedrecovery_of_two_targets_is_that_of_both_together(tmp_path):
     assert abs(found - apart) > 1e-4
 
 
+def test_the_sum_of_residuals_is_the_mean_times_the_rounds(tmp_path):
+    found, _ = body_after(tmp_path / "run", "fedrecovery:residuals=sum,gamma=2")
+    assert found == pytest.approx(_recovered(2.0 * ROUNDS, "ann"), rel=1e-6)
+    assert METHODS["fedrecovery"].variants == ("fedrecovery:residuals=sum",)
+
+
+SOME_ABSENT = {2: ["ann", "cat"], 3: ["bob", "cat"]}
+
+
+def test_where_somebody_was_absent_residuals_are_added_one_by_one_and_a_note_says_so(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Federation, "choose", lambda _, n: SOME_ABSENT.get(n, list(POINTS)))
+    found, outcome = body_after(tmp_path / "run", "fedrecovery:gamma=3", "ann", "bob")
+    pencil, numbers = Pencil(ROUNDS, SOME_ABSENT), range(1, ROUNDS + 1)
+    z = sum(pencil.square(n) for n in numbers)
+    each = [pencil.square(n) * pencil.residual(n, u) for n in numbers for u in ("ann", "bob")]
+    assert found == pytest.approx(pencil.weights[-1] - 3 * sum(each) / z, rel=1e-6)
+    assert any("were added one by one" in note for note in outcome.notes)
+
+
+def test_of_one_target_no_other_sum_is_read(tmp_path):
+    """Who else was there when does not matter to it: the others' files need not be whole."""
+    with federation(tmp_path / "run", rounds=ROUNDS) as made:
+        made.train()
+        for name in OTHERS:
+            (tmp_path / f"run/records/sums/{name}.safetensors").write_bytes(b"not to be read")
+        outcome = made.forget("ann", method="fedrecovery")
+        found = made.shared["body.weight"].item()
+    assert found == pytest.approx(_recovered(1.0, "ann"), rel=1e-6)
+    assert not any("one by one" in note for note in outcome.notes)
+
+
 def _recovered(gamma, *targets):
     pencil, numbers = Pencil(ROUNDS), range(1, ROUNDS + 1)
     z = sum(pencil.square(n) for n in numbers)
@@ -221,7 +300,7 @@ def test_sifu_goes_back_to_where_the_bound_says_and_trains_on_without_the_target
     settings = {"psi_sigma": SIGMA, "psi_epsilon": _epsilon(bound)}
     found, outcome = body_after(tmp_path / "run", method, **settings)
     pencil = Pencil(ROUNDS)
-    w, more = pencil.weights[back_to], ROUNDS - back_to if rounds is None else rounds
+    w, more = pencil.weights[back_to], max(1, ROUNDS - back_to) if rounds is None else rounds
     for _ in range(more):
         w = mean({name: body_step(w, pencil.heads[name], name) for name in OTHERS})
     assert found == pytest.approx(w, rel=1e-6)
@@ -229,22 +308,95 @@ def test_sifu_goes_back_to_where_the_bound_says_and_trains_on_without_the_target
     assert ("retraining" in outcome.notes[0]) == (back_to == 0)
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_the_rounds_of_sifu_are_ordinary_ones(rounds, tmp_path):
+    """Two local epochs with momentum, and clients of unequal size."""
+    others = [client for client in linear.SIZES if client != linear.TARGET]
+    hardly = {"psi_sigma": 1e-15, "psi_epsilon": 1e18}
+    with linear.federation(tmp_path / "run", record="psi", **hardly) as made:
+        made.train()
+        expected = linear.weight(made)
+        for _ in range(rounds):
+            expected = linear.fedavg_round(expected, others, linear.EPOCHS)
+        made.forget(linear.TARGET, method=f"sifu:rounds={rounds}")
+        linear.assert_close(made.shared[linear.NAME], expected)
+
+
+NO_STATISTICS = (
+    "normalisation statistics and other buffers are not covered: they get no noise, and no bound "
+    "counts them"
+)
+NO_PERSONAL = "personal parts of the others are not covered"
 SIFU_COVERS = {
-    ("fedavg", 1): "covers the shared tensors, and nothing is personal",
-    ("ditto", 1): "covers the shared tensors; personal parts of the others are not covered",
-    ("fedper", 0): "covers the shared tensors; personal parts of the others are not covered",
-    ("fedper", 1): "covers the noised start alone: the 1 rounds after it train through personal",
-    ("fedbn", 1): "covers the noised start alone",
+    ("fedavg", 0): f"the shared parameters; {NO_STATISTICS}",
+    ("fedavg", 1): f"the shared parameters; {NO_STATISTICS}",
+    ("ditto", 1): f"the shared parameters; {NO_STATISTICS}; {NO_PERSONAL}",
+    ("fedper", 0): f"the shared parameters; {NO_STATISTICS}; {NO_PERSONAL}",
+    ("fedbn", 0): f"the shared parameters; {NO_PERSONAL}",
+    ("fedper", 1): "the parameters of the noised start alone: the 1 rounds after it train through "
+    "personal parts that come from rounds with the target",
+    ("fedbn", 1): "the parameters of the noised start alone",
 }
+NEVER_PASSED, AT_ONCE = {"psi_epsilon": 1e9}, {"psi_epsilon": 1e-9}
+
+
+def covered(run, method):
+    """What SIFU says that its bound covers; and the shared tensors before and after."""
+    with deep_again(run) as made:
+        before = {name: tensor.clone() for name, tensor in made.shared.items()}
+        notes = made.forget(TARGET, method=method).notes
+        after = dict(made.shared)
+    (said,) = [note for note in notes if note.startswith("(epsilon, delta)")]
+    return said.removeprefix("(epsilon, delta), where losses are convex, covers "), before, after
 
 
 @pytest.mark.parametrize(("personalization", "rounds"), SIFU_COVERS)
 def test_sifu_says_what_its_bound_covers(personalization, rounds, tmp_path):
-    run = trained(tmp_path / "run", record="psi", personalization=personalization)
-    with deep_again(run) as made:
-        outcome = made.forget(TARGET, method=f"sifu:rounds={rounds}")
-    (said,) = [note for note in outcome.notes if note.startswith("(epsilon, delta)")]
-    assert SIFU_COVERS[personalization, rounds] in said
+    settings = {"record": "psi", "personalization": personalization, **NEVER_PASSED}
+    run = trained(tmp_path / "run", **settings)
+    said, _, _ = covered(run, f"sifu:rounds={rounds}")
+    expected = SIFU_COVERS[personalization, rounds]
+    assert said.startswith(expected) if "alone" in expected else said == expected
+
+
+@pytest.mark.parametrize("personalization", ["fedavg", "fedper", "ditto", "fedbn"])
+@pytest.mark.parametrize("settings", [NEVER_PASSED, AT_ONCE])
+def test_sifu_covers_no_tensor_that_is_as_it_was_with_the_target(
+    personalization, settings, tmp_path
+):
+    """What is said to be covered has noise, or is as it was before anybody trained."""
+    run = trained(tmp_path / "run", record="psi", personalization=personalization, **settings)
+    initial = read_file(run / "init.safetensors")
+    said, before, after = covered(run, "sifu:rounds=0")
+    values = {name: tensor for name, tensor in after.items() if tensor.is_floating_point()}
+    same = {name for name, tensor in values.items() if torch.equal(tensor, before[name])}
+    seen = {name for name in same if not torch.equal(before[name], initial[name])}
+    assert bool(seen) == (NO_STATISTICS in said)
+    assert not any(name.endswith(("weight", "bias")) for name in seen)
+    assert bool(seen) == (settings is NEVER_PASSED and personalization != "fedbn")
+
+
+class Remembering(Deep):
+    """With a buffer that is no statistic of a normalisation, and that the outputs depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(4))
+
+    def forward(self, x):
+        if self.training:
+            self.centre.lerp_(x.detach().mean(0), 0.1)
+        return super().forward(x - self.centre)
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_rounds_that_read_an_uncovered_buffer_are_not_covered(rounds, tmp_path):
+    kind = {"model": Remembering, "record": "psi", "personalization": "fedavg"}
+    with deep(tmp_path / "run", **kind, **NEVER_PASSED) as made:
+        made.train()
+        notes = made.forget(TARGET, method=f"sifu:rounds={rounds}").notes
+    assert ("noised start alone" in notes[1]) == (rounds > 0)
+    assert ("train through buffers" in notes[1]) == (rounds > 0)
 
 
 @pytest.mark.parametrize("personalization", ["fedavg", "ditto", "fedper"])
@@ -265,7 +417,7 @@ def test_what_sifu_covers_does_not_depend_on_personal_parts(personalization, tmp
 
 
 def test_the_noise_of_sifu_is_that_of_its_record(tmp_path):
-    found, _ = body_after(tmp_path / "run", "sifu", psi_sigma=0.25)
+    found, _ = body_after(tmp_path / "run", "sifu:rounds=0", psi_sigma=0.25)
     source = torch.Generator().manual_seed(derive_seed(0, "unlearn", 1, "noise"))
     drawn = torch.randn(1, 1, generator=source, dtype=torch.float64).item()
     assert found == pytest.approx(Pencil(ROUNDS).weights[-1] + 0.25 * drawn, rel=1e-6)
@@ -335,13 +487,12 @@ def test_federaser_cannot_do_without_the_first_round(tmp_path):
 
 
 def test_all_of_them_on_a_real_run(tmp_path):
-    """Digits: the methods run, and the others are still served better than by chance."""
-    from pfedul import Federation
-
-    options = {"clients": 4, "samples": 400, "model": "mlp", "rounds": 4, "local_epochs": 2}
+    """Digits: the methods run, and the others are still served far better than by chance."""
+    options = {"clients": 4, "samples": 400, "model": "mlp", "lr": 0.05}
     for name in ("federaser", "fedrecovery", "sifu", "exclusion"):
         run = tmp_path / name
         with Federation.create(run, record=name, engine="inline", **options) as made:
-            made.train()
+            made.train(4)
             outcome = made.forget(made.clients[0], method=name)
-        assert sum(outcome.after.values()) / 3 > 0.25
+        # About 0.8 or more for all of them, where one of ten classes at random is 0.1.
+        assert sum(outcome.after.values()) / 3 > 0.5

@@ -17,6 +17,7 @@ from pfedul.at_client.kind import Done
 from pfedul.at_client.shared_only import SharedTraining, options_from, run, shared_model
 from pfedul.personalization.job import Job
 from pfedul.tensors import Tensors, read_tensors
+from pfedul.unlearn.vectors import square_distance
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class _Walk:
         """Back onto the ball if need be; True once it is far enough from the last upload."""
         self.steps += 1
         radius, limit = self.wish.square_radius, self.wish.limit
-        square = _square_distance(self.parameters, self.centre)
+        square = square_distance(self.parameters, self.centre, self.parameters)
         if radius is not None and square > radius:
             self.steps_bound += 1
             self._shrink((radius / square) ** 0.5)
-        away = _square_distance(self.parameters, self.last_upload)
+        away = square_distance(self.parameters, self.last_upload, self.parameters)
         self.stopped = limit is not None and away > limit
         return self.stopped
 
@@ -75,10 +76,3 @@ class _Walk:
             "steps_bound": float(self.steps_bound),
             "stopped": float(self.stopped),
         }
-
-
-def _square_distance(parameters: Mapping[str, nn.Parameter], other: Tensors) -> float:
-    return sum(
-        float((parameter.detach().double() - other[name].double()).square().sum())
-        for name, parameter in parameters.items()
-    )

@@ -28,18 +28,15 @@ from pfedul.tensors import Tensors, load_tensors, read_tensors
 class SharedTraining:
     """How shared tensors are trained; what is None is as in ordinary rounds.
 
-    `objective`: one of `OBJECTIVES`. `clip` bounds the norm of each gradient. `steps`
-    ends the training after so many batches. `statistics` says whether shared
-    normalisation statistics move.
+    `objective`: one of `OBJECTIVES`. `clip` bounds the norm of each gradient. `statistics`
+    says whether shared normalisation statistics move.
     """
 
     epochs: int = 1
     lr: float | None = None
     momentum: float | None = None
-    batch_size: int | None = None
     objective: str = "descend"
     clip: float | None = None
-    steps: int | None = None
     statistics: bool = True
 
 
@@ -95,11 +92,13 @@ def _clip(parameters: list[nn.Parameter], bound: float) -> None:
 
 def settings_of(training: LocalTraining, wish: SharedTraining) -> LocalTraining:
     """Ordinary local training with what is wished for in its place; ascent has no weight decay."""
-    wished = ("lr", "momentum", "batch_size")
-    named: dict[str, Any] = {name: getattr(wish, name) for name in wished}
-    chosen = {name: value for name, value in named.items() if value is not None}
-    decay = training.weight_decay if wish.objective == "descend" else 0.0
-    return replace(training, epochs=wish.epochs, steps=wish.steps, weight_decay=decay, **chosen)
+    return replace(
+        training,
+        epochs=wish.epochs,
+        lr=training.lr if wish.lr is None else wish.lr,
+        momentum=training.momentum if wish.momentum is None else wish.momentum,
+        weight_decay=training.weight_decay if wish.objective == "descend" else 0.0,
+    )
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from pfedul.registry import NoOptions
 from pfedul.store import Store, record_file
@@ -146,6 +147,11 @@ class Record:
     def own_files(self, clients: Sequence[str]) -> list[str]:
         """The files of single clients, whether they are there or not."""
         return [record_file(folder, client) for client in clients for folder in self.folders]
+
+
+def counted(value: int) -> Tensor:
+    """A whole number as a record writes it."""
+    return torch.tensor(value, dtype=torch.int64)
 
 
 def begins_anew(name: str) -> Callable[[Erasure], list[str]]:

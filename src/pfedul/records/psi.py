@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew
+from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
 from pfedul.records.residual import round_residual
 from pfedul.store import INIT_FILE, Store, record_file
 from pfedul.tensors import Tensors, norm
@@ -77,13 +76,9 @@ class PsiRecorder(Recorder):
 
     def finish(self, whole: WholeRound) -> None:
         if not self._store.has(BEGIN_FILE):
-            self._store.stage(BEGIN_FILE, {_ROUNDS: _int(whole.number - 1)})
+            self._store.stage(BEGIN_FILE, {_ROUNDS: counted(whole.number - 1)})
         if self._passed and whole.number > 1:  # the model before round 1 is there anyway
             self._store.stage(record_file(MODELS, str(whole.number - 1)), whole.before)
-
-
-def _int(value: int) -> Tensor:
-    return torch.tensor(value, dtype=torch.int64)
 
 
 def _written(psi: Psi) -> Tensors:
@@ -92,7 +87,7 @@ def _written(psi: Psi) -> Tensors:
     return {
         _ROUNDS: rounds,
         _PSI: values,
-        _BACK_TO: _int(-1 if psi.back_to is None else psi.back_to),
+        _BACK_TO: counted(-1 if psi.back_to is None else psi.back_to),
     }
 
 

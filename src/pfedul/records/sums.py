@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew
+from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
 from pfedul.records.residual import round_residual
 from pfedul.store import Store, record_file
 from pfedul.tensors import Tensors, wide_type
@@ -47,21 +47,18 @@ class SumsRecorder(Recorder):
             name: _added(before.get(name), tensor * square).to(wide_type(whole.before[name]))
             for name, tensor in residual.items()
         }
-        self._store.stage(record_file("sums", update.client), {**total, _ROUNDS: _int(rounds + 1)})
+        file = record_file("sums", update.client)
+        self._store.stage(file, {**total, _ROUNDS: counted(rounds + 1)})
 
     def finish(self, whole: WholeRound) -> None:
         known = read_total(self._store) or Total(0, 0.0)
         squares = known.squares + whole.square
         row = torch.tensor(squares, dtype=torch.float64)
-        self._store.stage(TOTAL_FILE, {_ROUNDS: _int(known.rounds + 1), _SQUARES: row})
+        self._store.stage(TOTAL_FILE, {_ROUNDS: counted(known.rounds + 1), _SQUARES: row})
 
 
 def _added(known: Tensor | None, more: Tensor) -> Tensor:
     return more if known is None else more + known
-
-
-def _int(value: int) -> Tensor:
-    return torch.tensor(value, dtype=torch.int64)
 
 
 def read_sum(store: Store, client: str) -> tuple[int, Tensors] | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
-from pfedul.records.kind import Keeping, Record, Recorder, Update, begins_anew
+from pfedul.records.kind import Keeping, Record, Recorder, Update, begins_anew, counted
 from pfedul.store import Store, record_file
 from pfedul.tensors import Tensors
 
@@ -19,9 +17,8 @@ class UploadsRecorder(Recorder):
         self._store = keeping.store
 
     def add(self, update: Update) -> None:
-        number = torch.tensor(update.number, dtype=torch.int64)
         file = record_file("uploads", update.client)
-        self._store.stage(file, {**update.after, ROUND: number})
+        self._store.stage(file, {**update.after, ROUND: counted(update.number)})
 
 
 def last_upload(store: Store, client: str) -> tuple[int, Tensors] | None:

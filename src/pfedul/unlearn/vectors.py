@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from pfedul.tensors import PIECE, Tensors, wide
 
 _RELATIVE_RANK = 1e-14
-"""Eigenvalues of a Gram matrix below so much of the largest are rounding, and count as zero."""
+"""Of a Gram matrix of unit rows: smaller eigenvalues, relative to the largest, count as zero."""
 
 
 def flat(tensors: Tensors, names: Iterable[str]) -> Tensor:
@@ -32,7 +32,9 @@ def unflat(vector: Tensor, like: Tensors, names: Iterable[str]) -> Tensors:
     return parts
 
 
-def square_distance(one: Tensors, other: Tensors, names: Iterable[str]) -> float:
+def square_distance(
+    one: Mapping[str, Tensor], other: Mapping[str, Tensor], names: Iterable[str]
+) -> float:
     """The squared Euclidean distance over these tensors, in double precision."""
     return sum(
         float((one[name].to(torch.float64) - other[name].to(torch.float64)).square().sum())
@@ -53,11 +55,23 @@ def orthogonal_part(vector: Tensor, rows: Tensor) -> Tensor:
     Only pieces of the rows are ever in double precision. The projection is done twice:
     what rounding left of the rows in the first result, the second takes away.
     """
-    inverse = torch.linalg.pinv(gram(rows), hermitian=True, rtol=_RELATIVE_RANK)
+    inverse = _inverse(gram(rows))
     rest = vector.to(torch.float64)
     for _ in range(2):
         rest = rest - _combined(rows, inverse @ _products(rows, rest))
     return rest
+
+
+def _inverse(products: Tensor) -> Tensor:
+    """(AA')^+ up to what changes no projection: of rows of length 1, or 0.
+
+    Rows span the same at any length; a short one beside a long one would pass for rounding.
+    """
+    lengths = products.diagonal().sqrt()
+    scale = torch.where(lengths > 0, 1 / lengths, 0.0)
+    unit = scale[:, None] * products * scale
+    inverse: Tensor = torch.linalg.pinv(unit, hermitian=True, rtol=_RELATIVE_RANK)
+    return scale[:, None] * inverse * scale
 
 
 def gram(rows: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfedul.models.kind import require_choice, require_positive
+from pfedul.unlearn.limits import require_above_zero, require_not_negative
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,9 @@ class DistilOptions:
             require_positive(name, getattr(self, name))
         if self.batch < 2:  # the generator normalises over the batch
             raise ValueError(f"batch must be 2 or more, not {self.batch}")
-        if not min(self.lr, self.clip, self.generator_lr, self.tau) > 0:
-            raise ValueError("lr, clip, generator_lr and tau must be above 0")
-        if not min(self.forget, self.beta, self.gamma) >= 0:
-            raise ValueError("forget, beta and gamma must not be negative")
+        require_above_zero(lr=self.lr, clip=self.clip)
+        require_above_zero(generator_lr=self.generator_lr, tau=self.tau)
+        require_not_negative(forget=self.forget, beta=self.beta, gamma=self.gamma)
         require_choice("lf_sign", self.lf_sign, "pull", "push")
         require_choice("student_init", self.student_init, "warm", "random")
         require_choice("gen_obj", self.gen_obj, "lf", "lf+kd")

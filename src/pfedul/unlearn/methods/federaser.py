@@ -27,6 +27,7 @@ from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
 from pfedul.server import StreamingMean
 from pfedul.tensors import Tensors, norm
+from pfedul.unlearn.limits import require_above_zero
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.recorded import require_record
 from pfedul.unlearn.work import Work
@@ -49,8 +50,7 @@ class FedEraserOptions:
     against: str = "before"
 
     def __post_init__(self) -> None:
-        if self.interval < 1 or self.ratio <= 0:
-            raise ValueError("interval must be at least 1 and ratio above 0")
+        require_above_zero(interval=self.interval, ratio=self.ratio)
         for value, known in ((self.norms, _NORMS), (self.against, _AGAINST)):
             if value not in known:
                 raise ValueError(f"'{value}' is not one of {', '.join(known)}")
@@ -147,7 +147,8 @@ FEDERASER = Method(
     memory="two numbers for each shared tensor, client and round, and one copy of the shared "
     "tensors for each client",
     who="all remaining clients",
-    rounds="one for every 2 of training (interval), each of half the epochs (ratio)",
+    rounds="one for every 2 of training after the first (interval), which is repeated from "
+    "what was kept; each of half the epochs (ratio)",
     avoids="the code's step lengths are measured from the wrong model, 4 to 15 times too short",
     check=check,
 )

@@ -25,6 +25,7 @@ from torch import Tensor
 from pfedul.at_client import SharedTraining
 from pfedul.server import StreamingMean
 from pfedul.tensors import Tensors
+from pfedul.unlearn.limits import require_above_zero, require_not_negative
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.vectors import flat, orthogonal_part, unflat
 from pfedul.unlearn.work import Work
@@ -51,10 +52,9 @@ class OSDOptions:
     epochs: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.rounds, self.epochs) < 1 or min(self.lr, self.recovery_lr) <= 0:
-            raise ValueError("rounds, epochs, lr and recovery_lr must be above 0")
-        if self.recovery < 0:
-            raise ValueError("recovery must not be negative")
+        require_above_zero(rounds=self.rounds, epochs=self.epochs)
+        require_above_zero(lr=self.lr, recovery_lr=self.recovery_lr)
+        require_not_negative(recovery=self.recovery)
 
 
 def unlearn(work: Work, options: OSDOptions) -> Result:

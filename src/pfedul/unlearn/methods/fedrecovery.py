@@ -7,7 +7,8 @@ subtracts sum_i p_i d^i with p_i = ||D^i||^2 / sum_j ||D^j||^2, and adds noise.
 As published it keeps every update of every client; the weights have one denominator, so
 that a running sum for each client gives the same. The weights add up to one, so the
 correction is no longer than one round's residual, while the target's influence is a sum
-over rounds: `gamma` stretches it, and gamma = the number of rounds makes the mean a sum.
+over rounds: `gamma` stretches it, and `residuals=sum` by the number of rounds as well, which
+makes the mean a sum.
 The noise that the paper's certificate asks for would leave nothing of a deep model, so
 that `sigma` is a plain number here and nothing is certified.
 """
@@ -20,8 +21,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pfedul.models.kind import require_choice
 from pfedul.records.sums import Total, read_sum, read_total
 from pfedul.tensors import Tensors
+from pfedul.unlearn.limits import require_not_negative
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.noise import SCALES, with_noise
 from pfedul.unlearn.recorded import never_took_part, require_record
@@ -30,19 +33,20 @@ from pfedul.unlearn.work import Work
 
 @dataclass(frozen=True)
 class FedRecoveryOptions:
-    """`gamma` stretches the correction; `sigma` is the noise, `scale=tensor` in units of each
-    tensor's own standard deviation.
+    """`gamma` stretches the correction, which is the weighted mean of `residuals`, or their sum.
+
+    `sigma` is the noise, `scale=tensor` in units of each tensor's own standard deviation.
     """
 
     gamma: float = 1.0
     sigma: float = 0.0
     scale: str = "same"
+    residuals: str = "mean"
 
     def __post_init__(self) -> None:
-        if self.gamma < 0 or self.sigma < 0:
-            raise ValueError("gamma and sigma must not be negative")
-        if self.scale not in SCALES:
-            raise ValueError(f"scale is one of {', '.join(SCALES)}, not '{self.scale}'")
+        require_not_negative(gamma=self.gamma, sigma=self.sigma)
+        require_choice("scale", self.scale, *SCALES)
+        require_choice("residuals", self.residuals, "mean", "sum")
 
 
 def unlearn(work: Work, options: FedRecoveryOptions) -> Result:
@@ -50,8 +54,9 @@ def unlearn(work: Work, options: FedRecoveryOptions) -> Result:
     assert total is not None
     recorded = [target for target in work.targets if read_sum(work.federation.store, target)]
     shared = dict(work.shared)
+    gamma = options.gamma * (total.rounds if options.residuals == "sum" else 1)
     for name, tensor in _influence(work, recorded, total).items():
-        shared[name] = (shared[name] - options.gamma * tensor).to(shared[name].dtype)
+        shared[name] = (shared[name] - gamma * tensor).to(shared[name].dtype)
     noisy = with_noise(work, work.agreeing(shared), options.sigma, options.scale)
     return Result(noisy, notes=_notes(work, recorded, total))
 
@@ -79,6 +84,8 @@ def _together(work: Work, targets: Sequence[str], target: str, total: Total) -> 
     in none of its weights. Where somebody was absent, weights differ from round to round
     and no factor makes it exact: the residuals of single clients are then added.
     """
+    if len(targets) == 1:  # who else was there when does not matter, and is not read
+        return 1.0
     if not _always_there(work, targets, total):
         return 1.0
     samples = {client: work.samples(client) for client in (*targets, *work.remaining)}
@@ -115,6 +122,7 @@ def check(work: Work, _options: FedRecoveryOptions) -> None:
 
 
 FEDRECOVERY = Method(
+    variants=("fedrecovery:residuals=sum",),
     name="fedrecovery",
     summary="subtract a weighted mean of what the target changed in each round",
     paper="Zhang et al., IEEE TIFS 2023",

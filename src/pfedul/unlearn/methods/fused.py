@@ -15,7 +15,6 @@ hold the target, for whoever drops the adapter. `pfedul.adapters` has the revers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 
@@ -24,7 +23,9 @@ from pfedul.at_client import AdapterTraining, SharedTraining
 from pfedul.errors import PfedulError
 from pfedul.models.kind import require_choice, require_positive
 from pfedul.tensors import Tensors
+from pfedul.unlearn.limits import require_above_zero
 from pfedul.unlearn.method import Method, Result
+from pfedul.unlearn.methods.negation import weight_matrices
 from pfedul.unlearn.work import Work
 
 
@@ -55,8 +56,7 @@ class FusedOptions:
         require_choice("measure", self.measure, "sum", "mean")
         if not 0 < self.density <= 1:
             raise ValueError(f"density must be above 0 and at most 1, not {self.density}")
-        if self.lr is not None and not (self.lr > 0 and isfinite(self.lr)):
-            raise ValueError(f"lr must be above 0, not {self.lr}")
+        require_above_zero(lr=self.lr)
 
 
 def unlearn(work: Work, options: FusedOptions) -> Result:
@@ -75,8 +75,13 @@ def unlearn(work: Work, options: FusedOptions) -> Result:
 
 
 def candidates(work: Work) -> list[str]:
-    """Shared weights that an adapter can be put on: of two dimensions or more, trained."""
-    return [name for name in work.trained if work.shared[name].ndim >= 2]
+    """Shared weights that an adapter can be put on: of two dimensions or more, trained.
+
+    Neither those of a normalisation nor biases, whatever their shape.
+    """
+    matrices = weight_matrices(work.federation.bench.build_model(), work.trained)
+    found = {name for names in matrices.values() for name in names}
+    return [name for name in work.trained if name in found]
 
 
 def critical_layers(work: Work, options: FusedOptions) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pfedul.at_client import SharedTraining
 from pfedul.tensors import Tensors
+from pfedul.unlearn.limits import require_above_zero
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.work import Work
 
@@ -26,8 +27,7 @@ class AscentOptions:
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.lr <= 0 or self.clip <= 0:
-            raise ValueError("rounds, lr and clip must be above 0")
+        require_above_zero(rounds=self.rounds, lr=self.lr, clip=self.clip)
 
 
 def unlearn(work: Work, options: AscentOptions) -> Result:

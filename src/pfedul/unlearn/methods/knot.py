@@ -97,7 +97,7 @@ KNOT = Method(
     who="the remaining clients of the target's cluster",
     rounds="as many as the cluster had since the target's first",
     guarantee="exact for other clusters, and without personal parts for the target's own, "
-    "given who is in which cluster",
+    "given who is in which cluster and who took part when",
     avoids="clients sent to the far cluster, as the published code maximises where the paper "
     "minimises; a mean over clusters, which belongs to nobody's personal part",
     clustered=True,

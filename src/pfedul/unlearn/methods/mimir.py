@@ -14,7 +14,6 @@ everything else frozen, when the request comes. So this Mimir is not free of dat
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
 
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from pfedul.tensors import Tensors
 from pfedul.unlearn.distillation.options import DistilOptions
 from pfedul.unlearn.distillation.run import check as check_run
 from pfedul.unlearn.distillation.run import distilled, head_name, notes
+from pfedul.unlearn.limits import require_above_zero
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.work import Work
 
@@ -44,8 +44,7 @@ class MimirOptions(DistilOptions):
         super().__post_init__()
         require_choice("condition", self.condition, "prompt", "none")
         require_positive("prompt_epochs", self.prompt_epochs)
-        if self.prompt_lr is not None and not (self.prompt_lr > 0 and isfinite(self.prompt_lr)):
-            raise ValueError(f"prompt_lr must be above 0, not {self.prompt_lr}")
+        require_above_zero(prompt_lr=self.prompt_lr)
 
 
 def unlearn(work: Work, options: MimirOptions) -> Result:

@@ -15,7 +15,7 @@ cosine between the layer before and after is noted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from pfedul.client import Workbench
 from pfedul.errors import PfedulError
 from pfedul.split import is_normalisation
 from pfedul.tensors import Tensors
+from pfedul.unlearn.limits import require_above_zero
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.fine_tune import fine_tuned
 from pfedul.unlearn.vectors import cosine, flat
@@ -45,8 +46,7 @@ class NegationOptions:
     bias: bool = True
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.epochs < 1:
-            raise ValueError("rounds and epochs must be at least 1")
+        require_above_zero(rounds=self.rounds, epochs=self.epochs)
 
 
 def unlearn(work: Work, options: NegationOptions) -> Result:
@@ -80,7 +80,7 @@ def first_layer(federation: Federation) -> FirstLayer:
     bench = federation.bench
     model = bench.build_model()
     trained = _trained(model, set(bench.split.shared))
-    weights = _weights(model, trained)
+    weights = weight_matrices(model, trained)
     if not weights:
         raise PfedulError(
             "The method 'not' negates the first shared layer with a weight matrix that is trained, "
@@ -89,8 +89,8 @@ def first_layer(federation: Federation) -> FirstLayer:
     order = forward_order(model, _sample(federation))
     first = next((path for path in order if path in weights), next(iter(weights)))
     own = dict(model.get_submodule(first).named_parameters(recurse=False))
-    flat_ones = [f"{first}.{name}" if first else name for name, p in own.items() if p.dim() == 1]
-    biases = [name for name in flat_ones if name in trained]
+    added = [name for name, p in own.items() if p.dim() == 1 or is_bias(name)]
+    biases = [name for name in (f"{first}.{n}" if first else n for n in added) if name in trained]
     return FirstLayer(
         *(first, _with_ties(model, weights[first]), _with_ties(model, biases)), len(weights) == 1
     )
@@ -102,16 +102,29 @@ def _trained(model: nn.Module, shared: set[str]) -> set[str]:
     return {name for name, p in named if name in shared and p.requires_grad}
 
 
-def _weights(model: nn.Module, trained: set[str]) -> dict[str, list[str]]:
-    """Modules, in the order of their definition, with those of their own weight matrices."""
+def weight_matrices(model: nn.Module, trained: Collection[str]) -> dict[str, list[str]]:
+    """Modules, in the order of their definition, with those of their own weight matrices.
+
+    A bias may have two dimensions as well, and is none; nor is what a normalisation scales by.
+    """
     found: dict[str, list[str]] = {}
     for path, module in model.named_modules():
         prefix = f"{path}." if path else ""
         own = [(prefix + name, p) for name, p in module.named_parameters(recurse=False)]
-        names = [name for name, p in own if p.dim() >= 2 and name in trained]
+        matrices = [name for name, p in own if p.dim() >= 2 and not is_bias(name)]
+        names = [name for name in matrices if name in trained]
         if names and not is_normalisation(module):
             found[path] = names
     return found
+
+
+def is_bias(name: str) -> bool:
+    """By the last part of its name, as torch has it.
+
+    >>> is_bias("one.bias"), is_bias("attention.bias_k"), is_bias("bias.weight")
+    (True, True, False)
+    """
+    return "bias" in name.rpartition(".")[2]
 
 
 def _with_ties(model: nn.Module, names: list[str]) -> tuple[str, ...]:

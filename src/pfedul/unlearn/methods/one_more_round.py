@@ -26,8 +26,7 @@ class RoundsOptions:
 
 
 def unlearn(work: Work, options: RoundsOptions) -> Result:
-    epochs = work.federation.settings.local_epochs
-    return Result(fine_tuned(work, dict(work.shared), options.rounds, epochs))
+    return Result(fine_tuned(work, dict(work.shared), options.rounds))
 
 
 ONE_MORE_ROUND = Method(

@@ -5,10 +5,13 @@ target ascends on its own samples, through its own personal part, with clipped
 gradients; each step ends inside a ball round the reference, whose squared radius is
 a third of the mean squared distance to ten random models (squared, as in the
 published notebook). It stops once it is far enough from the target's last model, or
-after `ascent` passes. Then follow ordinary rounds of the remaining clients.
+after `ascent` passes. Then follow rounds of the remaining clients, of one epoch as in the
+notebook, where training has one as well.
 
-What differs. Clients weigh by their samples, not alike. The notebook's distance to
-stop at (2.2) suits its one small model; ours is relative to the distance at the
+What differs. The notebook ends such a round after 51 batches, about half an epoch there.
+Clients weigh by their samples, not alike. What the model's author froze is in no
+distance: random models have other values there, and nobody can go that way. The notebook's
+distance to stop at (2.2) suits its one small model; ours is relative to the distance at the
 start, with the notebook's ratio of about five. The paper's stop at a validation
 accuracy would need samples at the server. Where the last round was without the
 target, or the tensors have been changed since, the reference is the tensors as they are.
@@ -29,6 +32,7 @@ from pfedul.records.residual import round_residual
 from pfedul.server import StreamingMean
 from pfedul.store import SHARED_FILE
 from pfedul.tensors import Tensors, read_tensors
+from pfedul.unlearn.limits import require_above_zero
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.fine_tune import fine_tuned
 from pfedul.unlearn.vectors import square_distance
@@ -59,8 +63,8 @@ class PGAOptions:
     stop: float = 5.0
 
     def __post_init__(self) -> None:
-        if min(self.rounds, self.ascent) < 1 or min(self.lr, self.clip) <= 0:
-            raise ValueError("rounds, ascent, lr and clip must be above 0")
+        require_above_zero(rounds=self.rounds, ascent=self.ascent)
+        require_above_zero(lr=self.lr, clip=self.clip, stop=self.stop)
         if self.stop <= 1:
             raise ValueError("stop must be above 1: it is relative to where ascent starts")
 
@@ -74,7 +78,7 @@ def unlearn(work: Work, options: PGAOptions) -> Result:
     reference, why_not = reference_model(work, uploads)
     shared, reports = ascended(work, reference, uploads, options)
     notes += [*why_not, *reports]
-    return Result(fine_tuned(work, shared, options.rounds), notes=tuple(notes))
+    return Result(fine_tuned(work, shared, options.rounds, epochs=1), notes=tuple(notes))
 
 
 _NO_UPLOAD = "took part in no round, so that there is nothing to take back"
@@ -130,7 +134,7 @@ def without_parts(shared: Tensors, parts: list[tuple[int, Tensors]], of_all: int
 
 def square_radius(work: Work, reference: Tensors) -> float:
     """A third of the mean squared distance to random models."""
-    bench, names = work.federation.bench, work.parameters
+    bench, names = work.federation.bench, work.trained
     distances = []
     for number in range(RANDOM_MODELS):
         seed = derive_seed(work.seed, "unlearn", work.request, "random model", number)
@@ -143,7 +147,7 @@ def ascended(
     work: Work, reference: Tensors, uploads: Uploads, options: PGAOptions
 ) -> tuple[Tensors, list[str]]:
     """The mean of what the targets end with, and a line on how each of them got there."""
-    names, square = work.parameters, square_radius(work, reference)
+    names, square = work.trained, square_radius(work, reference)
 
     def step(_number: int, _state: Tensors) -> Tensors:
         report, total = [], StreamingMean(reference)
@@ -199,7 +203,7 @@ PGA = Method(
     memory="the shared tensors once for each client",
     target_works=True,
     who="the targets, then all remaining clients",
-    rounds="1 + 10 (rounds)",
+    rounds="1 + 10 of one epoch (rounds)",
     avoids="the notebook stops at a distance that suits one model only; ours is relative",
     check=check,
 )

@@ -8,10 +8,12 @@ remaining clients train on to the round of the request.
 Psi adds residuals with the factor B = 1 of the convex case, as the published code does
 for deep models too: there it is a heuristic and not a certificate. The published code
 reckons a sampled round with the weights of all clients; ours are those of the round.
-The noise covers the model that it is added to. Rounds after it are covered as well only if they
+The noise covers the parameters that it is added to. Statistics of normalisation, and whatever
+else a model keeps in buffers, are in no Psi and get no noise: unless they are as before
+training, the bound says nothing of them. Rounds after the noise are covered as well only if they
 depend on nothing else that has seen the target: under FedAvg, and under Ditto, whose shared
-model is trained by itself. Elsewhere they train through personal parts that were fitted to
-models with the target in them.
+model is trained by itself. (Normalisation reads no statistics in training.) Elsewhere they train
+through personal parts that were fitted to models with the target in them.
 After a removal of any kind the record begins anew: the branches of several requests, of
 which the paper goes back to the right one, would keep models with targets in them.
 """
@@ -21,8 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from pfedul.records.psi import begun_after, model_after, read_psi
+from pfedul.split import is_normalisation
 from pfedul.tensors import Tensors
+from pfedul.unlearn.limits import require_not_negative
 from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.fine_tune import fine_tuned
 from pfedul.unlearn.noise import with_noise
@@ -32,21 +38,22 @@ from pfedul.unlearn.work import Work
 
 @dataclass(frozen=True)
 class SifuOptions:
-    """`rounds` over the remaining clients; as many as were gone back, if not said."""
+    """`rounds` over the remaining clients: as many as were gone back, at least 1, if not said."""
 
     rounds: int | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and self.rounds < 0:
-            raise ValueError(f"rounds must be at least 0, not {self.rounds}")
+        require_not_negative(rounds=self.rounds)
 
 
 def unlearn(work: Work, options: SifuOptions) -> Result:
     back_to, now = _round_to_go_back_to(work), work.federation.rounds
     start = with_noise(work, _model_of(work, back_to), work.federation.settings.psi_sigma)
-    rounds = now - back_to if options.rounds is None else options.rounds
-    shared = fine_tuned(work, start, rounds, work.federation.settings.local_epochs)
-    return Result(shared, notes=(*_place(back_to, now), _covered(work, rounds), *_limits(work)))
+    # Noise alone would be left as it is where nothing was gone back: one round mends it.
+    rounds = max(1, now - back_to) if options.rounds is None else options.rounds
+    covered = _covered(work, start, rounds)
+    shared = fine_tuned(work, start, rounds)
+    return Result(shared, notes=(*_place(back_to, now), covered, *_limits(work)))
 
 
 def _round_to_go_back_to(work: Work) -> int:
@@ -70,18 +77,45 @@ def _place(back_to: int, now: int) -> Sequence[str]:
     return [f"back to the model after round {back_to} of {now}"]
 
 
-def _covered(work: Work, rounds: int) -> str:
+def _covered(work: Work, start: Tensors, rounds: int) -> str:
     """What (epsilon, delta) is about here, and what it is not."""
     split, words = work.federation.bench.split, "(epsilon, delta), where losses are convex, covers"
-    if not split.personal:
-        return f"{words} the shared tensors, and nothing is personal"
-    if rounds and not set(split.personal) <= set(split.shared):
+    moved = moved_buffers(work, start)
+    parts = [] if set(split.personal) <= set(split.shared) else ["personal parts"]
+    parts += ["buffers"] if _read_in_training(work, moved) else []
+    if rounds and parts:
         return (
-            f"{words} the noised start alone: the {rounds} rounds after it train through personal "
-            "parts that were fitted to models with the target in them, so that neither the shared "
-            "tensors nor personal parts as they are now are covered"
+            f"{words} the parameters of the noised start alone: the {rounds} rounds after it train "
+            f"through {' and '.join(parts)} that come from rounds with the target, so that neither "
+            "the shared tensors nor personal parts as they are now are covered"
         )
-    return f"{words} the shared tensors; personal parts of the others are not covered"
+    beside = [_STATISTICS] if moved else []
+    beside += ["personal parts of the others are not covered"] if split.personal else []
+    return "; ".join([f"{words} the shared parameters", *beside])
+
+
+_STATISTICS = (
+    "normalisation statistics and other buffers are not covered: they get no noise, and no bound "
+    "counts them"
+)
+
+
+def moved_buffers(work: Work, start: Tensors) -> list[str]:
+    """Shared tensors without noise that are not as before training: they may know the target.
+
+    Whole numbers count batches, which no method changes.
+    """
+    parameters, initial = work.federation.bench.split.parameter_names, work.initial
+    floating = [name for name, tensor in start.items() if tensor.is_floating_point()]
+    buffers = [name for name in floating if name not in parameters]
+    return [name for name in buffers if not torch.equal(start[name], initial[name])]
+
+
+def _read_in_training(work: Work, buffers: Sequence[str]) -> bool:
+    """Whether rounds depend on these buffers: normalisation trains on those of the batch."""
+    model = work.federation.bench.build_model()
+    owners = [model.get_submodule(name.rpartition(".")[0]) for name in buffers]
+    return not all(is_normalisation(owner) for owner in owners)
 
 
 def _limits(work: Work) -> Sequence[str]:
@@ -113,10 +147,11 @@ SIFU = Method(
     memory="one number for each client and round, and at most one copy of the shared tensors for "
     "each of them",
     who="all remaining clients",
-    rounds="as many as were gone back (rounds)",
-    guarantee="(epsilon, delta) under convexity: for the noised start, and for the shared tensors "
-    "after further rounds under FedAvg and Ditto only, as rounds elsewhere train through "
-    "personal parts that have seen the target; personal parts of the others are never covered",
+    rounds="as many as were gone back, and at least 1 (rounds)",
+    guarantee="(epsilon, delta) under convexity: for the shared parameters of the noised start, "
+    "and after further rounds under FedAvg and Ditto only, as rounds elsewhere train through "
+    "personal parts that have seen the target; personal parts of the others are never covered, "
+    "nor are normalisation statistics, which get no noise",
     avoids="sampled rounds reckoned with the weights of all clients, which understates Psi",
     check=check,
 )
