@@ -129,6 +129,38 @@ def test_a_dry_run_says_what_would_be_erased(start, ids):
     assert "erase" in text
 
 
+def test_a_dry_run_shows_the_options_that_were_given(start, ids):
+    words = "forget", start, "--client", ids[0], "--method", "fine-tune:rounds=3", "--dry-run"
+    assert "rounds=3" in succeed(*words)
+    assert read(*words)["options"]["rounds"] == 3
+
+
+def test_comparisons_with_the_target_are_named_before_they_are_erased(run, ids):
+    folder = run / "comparisons" / "one"
+    folder.mkdir(parents=True)
+    (folder / "clients.json").write_text(json.dumps(ids))
+    (folder / "result.json").write_text("{}")
+    assert "comparisons/one/" in succeed("forget", run, "--client", ids[0], "--dry-run")
+    assert "erased      4 files" in succeed("forget", run, "--client", ids[0], "--yes")
+    assert not folder.exists()
+
+
+def test_status_tells_the_accuracy_after_a_removal(run, ids):
+    found = read("forget", run, "--client", ids[0], "--correction", "reset", "--fraction", "1")
+    known = read("status", run)["accuracy_now"]
+    after = list(found["after"].values())
+    assert known["mean"] == pytest.approx(sum(after) / len(after))
+    assert f"now {known['mean']:.1%}" in succeed("status", run)
+    succeed("evaluate", run)
+    assert read("status", run)["accuracy_now"]["mean"] == pytest.approx(known["mean"])
+
+
+def test_options_that_a_method_does_not_know_are_not_in_its_outcome(run, ids):
+    found = read("forget", run, "--client", ids[0], "--method", "one-more-round")
+    assert "correction" not in found["options"]
+    assert found["options"]["method"].startswith("one-more-round")
+
+
 def test_forget_says_what_it_did(run, ids):
     result = call("forget", run, "--client", ids[0], "--layers", "all", "--yes")
     assert result.exit_code == 0
@@ -212,6 +244,16 @@ def test_status_shows_requests_and_the_cost_of_the_record(run, ids):
         ("forget RUN --client ID --alpha -1", "--alpha must be at least 0"),
         ("forget RUN --client ID --alpha nan", "--alpha must be a finite number"),
         ("forget RUN --client ID --correction bogus", "Unknown correction 'bogus'"),
+        (
+            "forget RUN --client ID --method pfedul:correction=reset,fraction=0.3",
+            "give --method pfedul --correction reset --fraction 0.3",
+        ),
+        (
+            "forget RUN --client ID --method federaser+recalibrate",
+            "give --method federaser --recalibrate",
+        ),
+        ("forget RUN --client ID --method federeser", "(did you mean 'federaser'?)"),
+        ("forget RUN --client ID --method fine-tune:rounds", "needs a value for 'rounds'"),
         ("forget RUN --client ID --layers middle", "middle"),
         ("forget RUN --client ID --away nobody", "'nobody' is not one of the clients"),
         ("forget RUN --client ID --dry-run --away nobody", "'nobody' is not one of the clients"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pfedul import PfedulError, Settings
+from pfedul.records.registry import canonical_records
 from pfedul.rows import settings_digest
 from pfedul.settings import changeable, fixed, from_mapping, merge, read_toml, write_toml
 
@@ -123,3 +124,10 @@ def test_settings_cannot_be_changed_in_place():
     with pytest.raises(AttributeError):
         Settings().lr = 3  # type: ignore[misc]
     assert replace(Settings(), lr=3).lr == 3.0
+
+
+def test_a_record_that_no_method_needs_is_refused_by_its_name():
+    with pytest.raises(PfedulError, match="The method 'knot' needs no record"):
+        canonical_records("fisher+knot")
+    with pytest.raises(PfedulError, match="--record knows no 'nosuch'"):
+        canonical_records("nosuch")

@@ -12,6 +12,7 @@ import click
 from pfedul import show, show_audit, show_methods, show_removal
 from pfedul.audit.applies import best_audit, differences
 from pfedul.audit.ledger import read_audits
+from pfedul.audit.places import doomed_folders
 from pfedul.cli_audit import audit, rehearse, report
 from pfedul.cli_compare import compare
 from pfedul.cli_parts import (
@@ -38,9 +39,10 @@ from pfedul.report import save_plan, save_score_map
 from pfedul.settings import Settings, changeable, from_mapping, merge, read_toml
 from pfedul.status import read_status
 from pfedul.store import LEDGER_FILE
+from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.removal import check_away, check_method, check_targets, doomed_files
+from pfedul.unlearn.removal import doomed_files
 from pfedul.version import __version__
 
 
@@ -232,7 +234,7 @@ def _agreement(exact: list[float], running: list[float]) -> float | None:
 @options_of(ForgetOptions)
 @away_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
 @data_root_option
 @as_json_flag
 def forget(
@@ -254,7 +256,7 @@ def forget(
         if dry_run:
             _dry_run(federation, clients, away, as_json, given(options))
             return
-        _confirm(clients, yes)
+        _confirm(federation, clients, yes)
         with show_removal.stages() as on_stage:
             outcome = federation.forget(*clients, away=away, on_stage=on_stage, **given(options))
         found = outcome.as_json()
@@ -281,21 +283,30 @@ def _dry_run(
     check_away(federation, clients, away)
     wish = ForgetOptions(**options)
     check_method(federation, clients, wish, away)
-    if wish.method == "pfedul":
+    method, own = METHODS.parse(wish.method)
+    if method.plans:
         _inspect_targets(federation, clients, False, None, as_json, options)
     elif as_json:
-        print_json(show_methods.method_row(METHODS.parse(wish.method)[0]))
+        print_json(show_methods.method_row(method, own))
     else:
-        show_methods.one(METHODS.parse(wish.method)[0])
+        show_methods.one(method, own)
     if not as_json:
-        files = doomed_files(federation, clients, wish)
-        show.line(f"Would erase: {', '.join(files) or 'no file'}, and the ledger's rows of them.")
+        doomed = [*doomed_files(federation, clients, wish), *_doomed_folders(federation, clients)]
+        show.line(f"Would erase: {', '.join(doomed) or 'no file'}, and the ledger's rows of them.")
 
 
-def _confirm(clients: tuple[str, ...], yes: bool) -> None:
+def _doomed_folders(federation: Federation, clients: tuple[str, ...]) -> list[str]:
+    """Oracles and comparisons that these clients are in."""
+    run, present = federation.store.path, set(federation.clients) - set(clients)
+    return [f"{folder.relative_to(run)}/" for folder in doomed_folders(run, present)]
+
+
+def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> None:
     if clients and not yes and sys.stdin.isatty():
-        names = ", ".join(clients)
-        click.confirm(f"Forget {names} for good? This cannot be undone.", abort=True, err=True)
+        names, also = ", ".join(clients), ", ".join(_doomed_folders(federation, clients))
+        words = f" Erased with what is theirs: {also}." if also else ""
+        question = f"Forget {names} for good?{words} This cannot be undone."
+        click.confirm(question, abort=True, err=True)
 
 
 @example("pfedul recalibrate runs/digits")

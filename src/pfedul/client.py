@@ -171,9 +171,21 @@ def recalibrate(bench: Workbench, task: Task, job: Job) -> Reply:
     personal = bench.personalization.recalibrate(job, how)
     metrics = {"loss": 0.0}
     if task.measured and not statistics:  # else their mean decides, which only the server knows
-        load_tensors(job.model, job.shared, personal)
-        metrics = measure(job.model, bench.data[job.client].test)
+        metrics = _measured_beside(bench, job, personal)
     return Reply(job.client, len(job.samples), statistics, personal, metrics)
+
+
+MEASURING, MEASURING_CPU = "measuring_seconds", "measuring_cpu_seconds"
+"""Figures of a reply: wall and CPU seconds that went into measuring beside the work itself."""
+
+
+def _measured_beside(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]:
+    """What `evaluate` would say of these personal tensors, and what saying so cost."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    load_tensors(job.model, job.shared, personal)
+    found = measure(job.model, bench.data[job.client].test)
+    spent = {MEASURING: time.perf_counter() - wall, MEASURING_CPU: time.process_time() - cpu}
+    return {**found, **spent}
 
 
 def evaluate(bench: Workbench, _task: Task, job: Job) -> Reply:

@@ -6,3 +6,9 @@ class PfedulError(Exception):
 
     The command line prints it on stderr and exits non-zero; it never shows a traceback for it.
     """
+
+
+class Hindrance(PfedulError):
+    """Something that may pass without another request (a full disk, workers that died, clients
+    that are away): what was begun stays begun, and goes on when it is asked for again.
+    """

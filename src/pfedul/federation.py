@@ -68,20 +68,16 @@ from pfedul.store import (
     uninterrupted,
 )
 from pfedul.tensors import Tensors
+from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.methods.pfedul import make_plan
 from pfedul.unlearn.notebook import clear_notes
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.plan import Plan
-from pfedul.unlearn.removal import (
-    OnStage,
-    check_targets,
-    exact_scores,
-    forget,
-    make_plan,
-    recalibrate_missing,
-    score_table,
-)
-from pfedul.unlearn.requests import unfinished
+from pfedul.unlearn.removal import OnStage, forget, recalibrate_missing
+from pfedul.unlearn.requests import PENDING, unfinished
+from pfedul.unlearn.scores import exact_scores, score_table
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,8 @@ class Federation:
         self.rounds: int = store.ledger.value("SELECT MAX(round) FROM rounds") or 0
         self._use_data_of(self.clients)
         sweep(store.path, self.clients)
-        if unfinished(store.ledger) is None:
+        begun = unfinished(store.ledger)
+        if begun is None or begun.status != PENDING:  # the targets are in them
             clear_notes(store.path)
 
     @property
@@ -244,7 +241,7 @@ class Federation:
         """What `forget` would do to the shared tensors; nothing is touched."""
         check_targets(self, targets)
         wish = ForgetOptions(**options)
-        if wish.method != "pfedul":
+        if not METHODS.parse(wish.method)[0].plans:
             raise PfedulError(
                 f"The method '{wish.method}' makes no plan that could be shown; 'pfedul methods' "
                 "says what it does, and 'pfedul rehearse' tries it out."

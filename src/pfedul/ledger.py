@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from pfedul.errors import PfedulError
+from pfedul.errors import Hindrance, PfedulError
 
 FORMAT = "3"
 """Version of the run folder. A newer one is refused, not half-read."""
@@ -143,7 +143,7 @@ class Ledger:
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
-                raise PfedulError(
+                raise Hindrance(
                     f"The ledger {self.path} cannot be written ({error}); "
                     "nothing that was committed is lost."
                 ) from None

@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, Generic, Protocol, TypeVar
 
 from pfedul.errors import PfedulError
@@ -49,7 +50,9 @@ class Registry(Generic[EntryT]):
     def __getitem__(self, name: str) -> EntryT:
         if name not in self._entries:
             known = ", ".join(self._entries)
-            raise PfedulError(f"Unknown {self.kind} '{name}'; known are: {known}.")
+            near = get_close_matches(name, self._entries, n=1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            raise PfedulError(f"Unknown {self.kind} '{name}'{hint}; known are: {known}.")
         return self._entries[name]
 
     def parse(self, text: str) -> tuple[EntryT, Any]:
@@ -103,6 +106,8 @@ def _parse_options(owner: str, options: type[Any], text: str) -> Any:
     known = typing.get_type_hints(options)
     given: dict[str, Any] = {}
     for position, item in enumerate(part for part in text.split(",") if part.strip()):
+        if item.strip() in known:
+            raise PfedulError(f"The {owner} needs a value for '{item.strip()}': {item.strip()}=...")
         key, value = _key_and_value(item, position, list(known))
         if key not in known:
             can = f"it takes: {', '.join(known)}" if known else "it takes no options"

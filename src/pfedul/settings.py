@@ -128,6 +128,8 @@ class Settings:
 def from_mapping(values: dict[str, Any], source: str) -> Settings:
     """Settings from named values; an unknown name or a wrong type is refused."""
     refuse_unknown(Settings, values, source)
+    if values.get("clusters", 1) != 1:  # records are about one model that all clients share
+        values = {"record": "none", **values}
     return Settings(**values)
 
 

@@ -120,6 +120,7 @@ def status(found: dict[str, Any]) -> None:
     line(f"rounds    {found['rounds']} of {found['rounds_asked']}")
     line(f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples")
     _print_curve("accuracy", [point["mean"] for point in found["accuracy"]], "{:.1%}")
+    _print_accuracy_now(found)
     _print_curve("loss", [point["loss"] for point in found["loss"]], "{:.3f}")
     _print_cost(found["cost"])
     sizes = (f"{part} {human_bytes(size)}" for part, size in found["bytes"].items() if size)
@@ -140,6 +141,15 @@ def _print_curve(name: str, values: list[float], form: str) -> None:
     if values:
         first, last = form.format(values[0]), form.format(values[-1])
         line(f"{name:<9} {first} {sparkline(values)} {last}")
+
+
+def _print_accuracy_now(found: dict[str, Any]) -> None:
+    """Where the curve ends with other tensors than those of now, as after a removal."""
+    now = found["accuracy_now"]
+    if now is None and found["accuracy"]:
+        line(f"          not known of the tensors as they are; 'pfedul evaluate {found['run']}'")
+    elif now is not None and now["source"] == "removal":
+        line(f"          now {now['mean']:.1%}, the lowest {now['worst']:.1%}")
 
 
 def _print_cost(cost: dict[str, float | None]) -> None:

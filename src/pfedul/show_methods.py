@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from rich.text import Text
@@ -11,13 +11,16 @@ from pfedul.show import console, line
 from pfedul.unlearn.method import Method
 
 
-def method_row(method: Method) -> dict[str, Any]:
-    """What a user must know before choosing a method, as plain data."""
+def method_row(method: Method, own: Any = None) -> dict[str, Any]:
+    """What a user must know before choosing a method, as plain data.
+
+    `own`: the options that it is to be used with, in place of its defaults.
+    """
     return {
         "name": method.name,
         "summary": method.summary,
         "control": method.control,
-        "options": {spec.name: _default(spec) for spec in fields(method.options)},
+        "options": _defaults(method) if own is None else asdict(own),
         "records": list(method.needs),
         "memory": method.memory,
         "target_works": method.target_works,
@@ -33,13 +36,17 @@ def method_row(method: Method) -> dict[str, Any]:
     }
 
 
+def _defaults(method: Method) -> dict[str, Any]:
+    return {spec.name: _default(spec) for spec in fields(method.options)}
+
+
 def _default(spec: Any) -> Any:
     return None if spec.default is MISSING else spec.default
 
 
-def one(method: Method) -> None:
-    """A method in a few lines."""
-    row = method_row(method)
+def one(method: Method, own: Any = None) -> None:
+    """A method in a few lines, with its defaults or the options that it is to be used with."""
+    row = method_row(method, own)
     console.print(Text(row["name"], style="bold").append(f"  {row['summary']}", style="not bold"))
     options = ", ".join(f"{key}={value}" for key, value in row["options"].items())
     target = "yes" if method.target_works else "no"

@@ -32,6 +32,7 @@ from pfedul.store import (
 )
 from pfedul.tensorfile import read_file
 from pfedul.unlearn.requests import (
+    PRESERVED,
     Request,
     erased_at_client,
     not_recalibrated,
@@ -58,6 +59,7 @@ def read_status(path: Path) -> dict[str, Any]:
             ),
             "loss": ledger.rows("SELECT round, loss FROM rounds ORDER BY round"),
             "accuracy": _accuracy(ledger),
+            "accuracy_now": _accuracy_now(ledger),
             "requests": [_request(item, ledger) for item in read_requests(ledger)],
             "audits": [_audit(item) for item in read_audits(ledger)],
             "refused": ledger.rows("SELECT * FROM refusals ORDER BY round, client"),
@@ -132,6 +134,29 @@ def _accuracy(ledger: Ledger) -> list[dict[str, Any]]:
     )
 
 
+def _accuracy_now(ledger: Ledger) -> dict[str, Any] | None:
+    """Of the tensors as they are: from an evaluation or the last removal; None if not known."""
+    last = ledger.value("SELECT MAX(number) FROM commits")
+    for source, key, sql in _KNOWN_FROM:
+        if last is not None and ledger.meta(key) == str(last):
+            found = ledger.rows(f"SELECT {_FIGURES.format(*sql)}")[0]
+            return {**found, "source": source} if found["clients"] else None
+    return None
+
+
+_FIGURES = "AVG({0}) AS mean, MIN({0}) AS worst, COUNT(*) AS clients FROM {1} WHERE {2}"
+_KNOWN_FROM = (
+    (
+        *("evaluation", "evaluated_commit"),
+        ("accuracy", "evaluations", "round = (SELECT MAX(round) FROM evaluations)"),
+    ),
+    (
+        *("removal", PRESERVED),
+        ("accuracy_after", "preservation", "request = (SELECT MAX(request) FROM requests)"),
+    ),
+)
+
+
 def _cost(ledger: Ledger) -> dict[str, float | None]:
     """Seconds spent in rounds and in committing them, as far as they were written down."""
     columns = "SUM(seconds) AS s, SUM(cpu_seconds) AS c, SUM(record_seconds) AS r"
@@ -158,8 +183,14 @@ def _records(path: Path, settings: Settings, ledger: Ledger) -> dict[str, dict[s
     }
     for file in (path / "records").rglob("*.safetensors"):
         with suppress(FileNotFoundError):  # moved by a commit while we look
-            found[kind_of(file.relative_to(path).as_posix())]["bytes"] += file.stat().st_size
+            kind, size = kind_of(file.relative_to(path).as_posix()), file.stat().st_size
+            row = found.setdefault(kind, {"bytes": 0, "expected": 0})
+            row["bytes"] += size
+            row["expected"] += 0 if kind in RECORDED else size  # of clusters: none is foreseen
     return found
+
+
+RECORDED = {record.name for record in RECORDS}
 
 
 def folder_size(path: Path) -> dict[str, int]:

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from pfedul.errors import PfedulError
+from pfedul.errors import Hindrance, PfedulError
 from pfedul.ledger import Ledger, Statement, insert
 from pfedul.tensorfile import digest, digest_file, encode, read_file
 from pfedul.tensors import Tensors
@@ -470,9 +470,9 @@ def own_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise PfedulError(f"No permission to write {error.filename or path}.") from None
+        raise Hindrance(f"No permission to write {error.filename or path}.") from None
     except OSError as error:
-        raise PfedulError(
+        raise Hindrance(
             f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
         ) from None
 

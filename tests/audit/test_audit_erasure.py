@@ -120,6 +120,24 @@ def test_an_interrupted_rehearsal_leaves_no_sealed_copy(stage, start, tmp_path):
     assert list((run / "oracles").glob("*"))
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_copy_that_is_interrupted_is_not_left(killed, start, tmp_path, monkeypatch):
+    run = copied(start, tmp_path / "run")
+
+    def interrupt(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(places.os, "replace", interrupt)
+    if killed:  # nobody cleans up on the way
+        (run / "rehearsal" / "copy.new").mkdir(parents=True)
+        with places.copies_erased(run):
+            pass
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            places.sealed_copy(run, run, "copy")
+    assert not list((run / "rehearsal").glob("*"))
+
+
 def test_an_interrupted_rehearsal_leaves_nothing_after_the_removal(start, tmp_path):
     run = copied(start, tmp_path / "run")
     before = tensor_digests(run)

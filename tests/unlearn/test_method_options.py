@@ -10,16 +10,12 @@ from pfedul.unlearn.methods import METHODS
 
 
 def number_options() -> list[str]:
-    """`method:option` of every option that takes a number with a point.
-
-    Budgets are left out: they do not go into the arithmetic of a model.
-    """
+    """`method:option` of every option that takes a number with a point."""
     return [
         f"{method.name}:{spec.name}"
         for method in METHODS
         for spec in fields(method.options)
-        if not method.budgeted
-        and get_type_hints(method.options)[spec.name] in (float, float | None)
+        if get_type_hints(method.options)[spec.name] in (float, float | None)
     ]
 
 

@@ -1,6 +1,8 @@
 """After forgetting, no byte of the target is in any file of the run folder."""
 
+import re
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 
 from forgetting_kill import TARGET, copied, deep_again, trained
 from pfedul import Federation
+from pfedul.client import ACTIONS
 from pfedul.ledger import Ledger
 from pfedul.tensorfile import read_file
 from pfedul.unlearn.requests import CLIENT_TABLES
@@ -283,6 +286,28 @@ def test_an_outcome_does_not_name_a_remaining_client_that_is_forgotten_later(run
         federation.forget("c2")
         row = federation.store.ledger.rows("SELECT * FROM requests WHERE request = 1")[0]
     assert '"c2"' not in row["outcome"]
+
+
+def test_notes_of_a_method_do_not_name_a_client_that_is_forgotten_later(
+    runs, tmp_path, monkeypatch
+):
+    run, usual = copied(runs["fedper"], tmp_path / "run"), ACTIONS["work"]
+
+    def false(bench, task, job):
+        reply = usual(bench, task, job)
+        return replace(reply, samples=1) if job.client == "c2" else reply
+
+    monkeypatch.setitem(ACTIONS, "work", false)
+    with deep_again(run) as federation:
+        outcome = federation.forget("c0", away=["c3"], method="one-more-round")
+        assert [note.split(" replies")[0] for note in outcome.notes][:2] == [
+            "1 client away, and left out by the method",
+            "of 1 client",
+        ]
+        for later in ("c2", "c3"):
+            federation.forget(later, method="none")
+        row = federation.store.ledger.rows("SELECT * FROM requests WHERE request = 1")[0]
+    assert not {"c2", "c3"} & set(re.findall(r"\bc\d\b", row["outcome"]))
 
 
 def test_the_total_is_added_up_anew_without_the_target(runs, tmp_path):

@@ -13,6 +13,7 @@ from forgetting_kill import TARGET, copied, deep_again, trained
 from pfedul import PfedulError
 from pfedul.records.stored import FisherRecorder
 from pfedul.status import read_status
+from pfedul.unlearn import removal
 from toys import tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -300,3 +301,76 @@ def test_a_disk_that_fails_after_the_transaction_loses_nothing(start, tmp_path, 
     with deep_again(run) as federation:
         assert TARGET not in federation.clients
     assert not (run / "clients" / TARGET).exists()
+
+
+def test_killed_before_its_notes_are_cleared_a_repairing_request_keeps_none(
+    start, tmp_path, monkeypatch
+):
+    """The target is in them, and its removal is committed already."""
+    run, killed = copied(start, tmp_path / "run"), tmp_path / "killed"
+    options = {"method": "fine-tune:rounds=2,ascent=2", "repair_rounds": 1}
+    clear = removal.clear_notes
+
+    def copy_and_clear(place):
+        copied(run, killed)  # what a kill at this moment would leave on disk
+        clear(place)
+
+    with monkeypatch.context() as patch, deep_again(run) as federation:
+        patch.setattr(removal, "clear_notes", copy_and_clear)
+        federation.forget(TARGET, **options)
+    assert any((killed / "unlearning").rglob("*.safetensors"))
+    assert status_of(killed) == "repairing"
+    assert check(killed, {}) == "repairing"
+    finish(killed, options)
+    assert tensor_digests(killed) == tensor_digests(run)
+
+
+def full(_descriptor):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("hindrance", ["disk", "away"])
+def test_a_hindrance_that_may_pass_leaves_the_request_pending(hindrance, start, tmp_path):
+    """What was done before it is not done again."""
+    options = {"method": "fine-tune:rounds=2,ascent=2"}
+    whole, run = copied(start, tmp_path / "whole"), copied(start, tmp_path / "run")
+    with deep_again(whole) as federation:
+        federation.forget(TARGET, **options)
+    before, steps = tensor_digests(run), []
+    with deep_again(run) as federation, pytest.MonkeyPatch.context() as patch:
+
+        def hinder(stage, done, _of):
+            if (stage, done) == ("ascent", 2):
+                patch.setattr(os, "fsync", full)
+
+        away = ["c0", "c2", "c3"] if hindrance == "away" else []
+        words = "No space left" if hindrance == "disk" else "all are away"
+        on_stage = hinder if hindrance == "disk" else None
+        with pytest.raises(PfedulError, match=words):
+            federation.forget(TARGET, away=away, on_stage=on_stage, **options)
+    assert status_of(run) == "pending"
+    assert committed(run) == before
+    assert any((run / "unlearning").rglob("*.safetensors"))
+    with deep_again(run) as federation:
+        federation.forget(
+            TARGET, on_stage=lambda stage, done, _of: steps.append((stage, done)), **options
+        )
+    if hindrance == "disk":
+        assert min(done for stage, done in steps if stage == "ascent") == 2
+    assert tensor_digests(run) == tensor_digests(whole)
+
+
+def test_a_note_that_cannot_be_read_is_none(start, tmp_path):
+    options = {"method": "fine-tune:rounds=2,ascent=2"}
+    whole, run = copied(start, tmp_path / "whole"), copied(start, tmp_path / "run")
+    with deep_again(whole) as federation:
+        federation.forget(TARGET, **options)
+    with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
+        federation.forget(TARGET, on_stage=interrupt_at("ascent", 2), **options)
+    notes = list((run / "unlearning").rglob("*.safetensors"))
+    assert notes
+    for note in notes:
+        note.write_bytes(b"")  # as a power cut may leave it
+    with deep_again(run) as federation:
+        federation.forget(TARGET, **options)
+    assert tensor_digests(run) == tensor_digests(whole)

@@ -221,13 +221,14 @@ def test_an_untrained_run_has_no_scores(tmp_path):
 def test_known_accuracies_are_used_only_if_they_are_of_these_very_tensors(run):
     with deep_again(run) as federation:
         known = {name: score.accuracy for name, score in federation.measure().clients.items()}
-        first = federation.forget(TARGET, **STRONG)
+        asked = [[], []]
+        first = federation.forget(TARGET, on_stage=lambda *told: asked[0].append(told), **STRONG)
         now = {name: score.accuracy for name, score in federation.measure().clients.items()}
-        second = federation.forget("c2", **STRONG)
+        second = federation.forget("c2", on_stage=lambda *told: asked[1].append(told), **STRONG)
     assert first.before == {client: known[client] for client in ("c0", "c2", "c3")}
-    assert "evaluation" not in first.stages
+    assert "evaluation" not in {stage for stage, _, _ in asked[0]}
     assert second.before == {client: now[client] for client in ("c0", "c3")}
-    assert "evaluation" in second.stages
+    assert "evaluation" in {stage for stage, _, _ in asked[1]}
 
 
 @pytest.mark.parametrize("correction", ["trust-region:clip=0.3", "reset:fraction=0.5"])

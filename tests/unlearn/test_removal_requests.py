@@ -10,6 +10,7 @@ from pfedul import PfedulError
 from pfedul.client import perform
 from pfedul.tensorfile import read_file
 from pfedul.unlearn.attribution import layer_scores
+from pfedul.unlearn.method import MethodFailed
 from toys import client_data, create, tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -370,3 +371,28 @@ def test_all_who_have_a_record_can_be_forgotten_while_others_remain(tmp_path):
         federation.forget(*active)
         assert len(federation.clients) == 2
     assert not list((run / "records").rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("recalibrate", [False, True])
+def test_a_result_that_nobody_can_use_is_the_failure_of_the_method(recalibrate, tmp_path):
+    """Its tensors are finite, but not what a model makes of them."""
+    run = trained(tmp_path / "run", rounds=2, record="sums")
+    before, method = state(run), "fedrecovery:gamma=1e20,sigma=1e20"
+    with deep_again(run) as federation, pytest.raises(MethodFailed, match="'fedrecovery' diverged"):
+        federation.forget(TARGET, method=method, recalibrate=recalibrate)
+    assert state(run) == before
+    with deep_again(run) as federation:
+        federation.train(3)
+
+
+def test_a_request_that_was_begun_with_another_method_says_so(run):
+    def interrupt(_stage, done, _of):
+        if done:
+            raise KeyboardInterrupt
+
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, method="ga-naive:rounds=2", on_stage=interrupt)
+        outcome = federation.forget(TARGET, method="none")
+    assert "begun with method ga-naive" in outcome.notes[0]
+    assert "given up" in outcome.notes[0]

@@ -28,11 +28,14 @@ _HASHES = {
 
 
 def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str]:
-    """In what the removal differs from the rehearsed one, in words; nothing if it is the same."""
+    """In what the removal differs from the rehearsed one, in words; nothing if it is the same.
+
+    An option that one of them does not have means nothing to its method, which is compared.
+    """
     found = [
         f"the option {name} was {evidence['options'].get(name)} in the rehearsal and is "
         f"{outcome['options'].get(name)} in the removal"
-        for name in sorted({*evidence["options"], *outcome["options"]})
+        for name in sorted(evidence["options"].keys() & outcome["options"].keys())
         if evidence["options"].get(name) != outcome["options"].get(name)
     ]
     for name, (other, words) in _HASHES.items():

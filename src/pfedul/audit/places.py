@@ -45,15 +45,19 @@ _NOT_COPIED = (
 def sweep(run: Path, present: Collection[str]) -> None:
     """Remove federations of earlier audits that have somebody in them who is not present."""
     with own_errors(run):
-        for folder in [*(run / ORACLES).glob("*"), *(run / REHEARSAL).glob("*")]:
-            if not _members(folder) <= set(present):
-                _remove(folder)
-        for folder in (run / COMPARISONS).glob("*"):
-            if not _compared(folder) <= set(present):
-                _remove(folder)
+        for folder in doomed_folders(run, present):
+            _remove(folder)
         for place in (run / ORACLES, run / REHEARSAL, run / COMPARISONS):
             if place.is_dir() and not any(place.iterdir()):
                 place.rmdir()
+
+
+def doomed_folders(run: Path, present: Collection[str]) -> list[Path]:
+    """The oracles, sealed copies and comparisons with somebody in them who is not present."""
+    audits = [*(run / ORACLES).glob("*"), *(run / REHEARSAL).glob("*")]
+    doomed = [folder for folder in audits if not _members(folder) <= set(present)]
+    compared = (run / COMPARISONS).glob("*")
+    return sorted(doomed + [one for one in compared if not _compared(one) <= set(present)])
 
 
 def clear_rehearsal(run: Path) -> None:
@@ -71,6 +75,7 @@ def copies_erased(run: Path) -> Iterator[None]:
         with own_errors(run):
             for name in (COPY, TWIN_COPY):
                 _remove(run / REHEARSAL / name)
+                _remove(_draft(run / REHEARSAL / name))
 
 
 def _compared(folder: Path) -> set[str]:
@@ -118,13 +123,21 @@ def sealed_copy(source: Path, run: Path, name: str) -> Path:
 
 def copy_run(source: Path, place: Path) -> None:
     """A run folder at another place, in the stead of what was there."""
-    draft = place.with_name(f"{place.name}.new")
+    draft = _draft(place)
     with own_errors(place):
         _remove(place)
         _remove(draft)
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, draft, ignore=_left_out(source), copy_function=_link_or_copy)
-        os.replace(draft, place)  # whole or not at all
+        try:
+            shutil.copytree(source, draft, ignore=_left_out(source), copy_function=_link_or_copy)
+            os.replace(draft, place)  # whole or not at all
+        except BaseException:
+            _remove(draft)  # everybody is in it
+            raise
+
+
+def _draft(place: Path) -> Path:
+    return place.with_name(f"{place.name}.new")
 
 
 def _left_out(run: Path) -> Callable[[str, list[str]], list[str]]:

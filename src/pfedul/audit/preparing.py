@@ -22,9 +22,10 @@ from pfedul.personalization import Recalibration
 from pfedul.store import SHARED_FILE, Store
 from pfedul.tensors import Tensors
 from pfedul.unlearn import requests
+from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
-from pfedul.unlearn.removal import OnStage, check_targets, forget
+from pfedul.unlearn.removal import OnStage, forget
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

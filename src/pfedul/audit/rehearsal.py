@@ -39,13 +39,10 @@ from pfedul.audit.relearn_time import old_accuracy, relearn_time
 from pfedul.audit.retraining import Recipe, oracle_recipes, replies_left, twin_recipes
 from pfedul.audit.state import State
 from pfedul.options import option_name
+from pfedul.unlearn.checks import check_away, check_method
 from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.removal import (
-    OnStage,
-    check_away,
-    check_method,
-    known_scores,
-)
+from pfedul.unlearn.removal import OnStage
+from pfedul.unlearn.scores import known_scores
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

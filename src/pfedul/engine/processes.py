@@ -26,7 +26,7 @@ from pfedul.client import Reply, Task, Workbench
 from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
 from pfedul.engine.protocol import LocatePersonal
 from pfedul.engine.sharedbuffer import SharedBuffer
-from pfedul.errors import PfedulError
+from pfedul.errors import Hindrance, PfedulError
 from pfedul.tensors import Tensors
 
 BUFFERS_PER_WORKER = 2
@@ -126,7 +126,7 @@ class ProcessesEngine:
             order = replace(waiting.popleft(), buffer=worker.free.pop(0))
             attempts[order.client] += 1
             if attempts[order.client] > ATTEMPTS:
-                raise PfedulError(_explain_deaths(order.client, self._last_exit))
+                raise Hindrance(_explain_deaths(order.client, self._last_exit))
             worker.busy_with = order
             try:
                 worker.line.send(order)

@@ -152,12 +152,14 @@ def train_head(
     The frozen body gives the same features in every epoch, so they are computed
     once. That is exact only if the samples are tensors (a Dataset may transform
     at random) and the head is the model's last operation; else it is not done.
+    Nor is it where the training ends before it has seen as many samples.
     """
     module, body = head_parts(model, head)
     parameters = list(module.parameters())
     model.eval()
     with frozen(body):
-        features = head_inputs(model, module, samples)
+        worth = training.steps is None or training.steps * training.batch_size >= len(samples)
+        features = head_inputs(model, module, samples) if worth else None
         module.train()
         if features is None:
             return run_sgd(model, parameters, samples, training, epochs)

@@ -50,6 +50,11 @@ def _meant(word: str) -> Iterable[str]:
     methods = {method.name: method.needs for method in METHODS if method.needs}
     if word in {ALL, NONE}:
         return known if word == ALL else ()
+    if word not in known | methods and any(word == method.name for method in METHODS):
+        raise PfedulError(
+            f"The method '{word}' needs no record, so leave it out of --record; "
+            "'pfedul methods' says what it needs."
+        )
     if word not in known | methods:
         raise PfedulError(
             f"--record knows no '{word}'; records are {', '.join(known)}; the methods "

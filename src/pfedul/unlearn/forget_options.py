@@ -10,6 +10,7 @@ from pfedul.options import check_options, option, option_name
 from pfedul.personalization import Recalibration
 from pfedul.registry import write
 from pfedul.unlearn.corrections import CORRECTIONS
+from pfedul.unlearn.method import Method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.plan_options import PlanOptions
 
@@ -78,12 +79,17 @@ class ForgetOptions:
     )
 
     def __post_init__(self) -> None:
+        _check_form(self.method)
         check_options(self)
         self.correction_spec()
-        if self.method != "pfedul":
+        if not self._method.plans:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
+
+    @property
+    def _method(self) -> Method:
+        return METHODS.parse(self.method)[0]
 
     def _refuse_plan_options(self) -> None:
         usual: dict[str, Any] = {spec.name: spec.default for spec in fields(self)}
@@ -125,14 +131,36 @@ class ForgetOptions:
 
     def recalibration(self) -> Recalibration | None:
         """The part that remaining clients are given; None if they are left alone."""
-        method, _ = METHODS.parse(self.method)
+        method = self._method
         if self.no_recalibration or not (method.recalibrates or self.recalibrate):
             return None
         of_correction = CORRECTIONS[self.correction.partition(":")[0]].resets_statistics
-        statistics = method.name == "pfedul" and of_correction
+        statistics = method.plans and of_correction
         return Recalibration(self.recalibration_epochs, self.affine, statistics)
 
     def as_json(self) -> dict[str, Any]:
-        """What is written into the ledger: the correction in full, shortcuts folded in."""
+        """What is written into the ledger: the correction in full, shortcuts folded in.
+
+        What shapes a plan is not a part of it where the method makes none.
+        """
+        if not self._method.plans:
+            return {key: value for key, value in asdict(self).items() if key not in OF_PFEDUL}
         values = {key: value for key, value in asdict(self).items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}
+
+
+def _check_form(method: str) -> None:
+    """Say what to write instead of the form in which `pfedul compare` takes options of forget."""
+    plain = method.removesuffix("+recalibrate")
+    if plain != method:
+        raise PfedulError(
+            f"'+recalibrate' is for 'pfedul compare'; give --method {plain} --recalibrate."
+        )
+    name, _, own = (part.strip() for part in method.partition(":"))
+    if name in {one.name for one in METHODS if one.plans} and own:
+        pairs = (item.partition("=") for item in own.split(",") if item.strip())
+        words = " ".join(f"{option_name(key.strip())} {value}".strip() for key, _, value in pairs)
+        raise PfedulError(
+            f"'{method}' is for 'pfedul compare'; give --method {name} {words}, as the options of "
+            f"'{name}' are those of the command itself."
+        )

@@ -52,6 +52,8 @@ class Method:
     that they must be on this machine. `recalibrates`: recalibration is a part of it.
     `clustered`: it knows what to do on a run with clusters. `layout` are settings of training
     without which it cannot work: a comparison trains a run with them for it.
+    `plans`: it makes a plan of the layers, which options of `forget` shape; other methods are
+    not given those. `untrained`: it can be asked for before the first round.
     `budgeted`: it stops at a CPU time that its option `cpu_seconds` may give.
     `variants` are further forms that a comparison of all methods shows, as `pfedul compare`
     writes them. `check` refuses in one sentence, before anything is done, what it cannot do.
@@ -77,5 +79,7 @@ class Method:
     budgeted: bool = False
     variants: tuple[str, ...] = ()
     clustered: bool = False
+    plans: bool = False
+    untrained: bool = False
     layout: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Work, Any], None] | None = None

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from pfedul.store import UNLEARNING, own_errors
+from pfedul.errors import PfedulError
+from pfedul.store import UNLEARNING, own_errors, sync
 from pfedul.tensorfile import encode, read_file
 from pfedul.tensors import Tensors
 
@@ -41,12 +42,12 @@ class Notebook:
 
     def read(self, phase: str) -> tuple[int, Tensors, Facts] | None:
         """Steps that were done of a phase, its state and the facts after them."""
-        file = self._file(phase)
-        if not file.is_file():
+        try:
+            state = read_file(self._file(phase))
+            facts = json.loads(bytes(state.pop(_FACTS).tolist()))
+            return facts.pop("number"), state, facts
+        except (PfedulError, ValueError, KeyError):  # no note, or one that a power cut damaged
             return None
-        state = read_file(file)
-        facts = json.loads(bytes(state.pop(_FACTS).tolist()))
-        return facts.pop("number"), state, facts
 
     def write(self, phase: str, number: int, state: Tensors, facts: Facts, last: bool) -> None:
         """Note a step; not every one, where steps are short."""
@@ -60,6 +61,7 @@ class Notebook:
                 folder.mkdir(exist_ok=True)
             draft = self._file(phase).with_suffix(".new")
             draft.write_bytes(data)
+            sync(draft)
             os.replace(draft, self._file(phase))
         self._saved_at = time.monotonic()
         self._took = self._saved_at - started

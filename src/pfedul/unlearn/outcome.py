@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from pfedul.audit.metrics import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
+
+EVALUATION, ERASURE = "evaluation", "erasure"
+"""Stages that are no part of a method: one measures what it did to accuracies, and the other
+is the same work whatever the method."""
 
 
 @dataclass
@@ -35,6 +39,19 @@ class Costs:
         finally:
             cost.seconds += time.perf_counter() - wall
             cost.cpu_seconds += time.process_time() - cpu
+
+    def rebook(self, source: str, to: str, share: float, cpu_seconds: float) -> None:
+        """Let a stage have what was done for it within another: a share of the wall time, which
+        workers spend side by side, and CPU seconds.
+        """
+        giver, taker = self.stages[source], self.stages.setdefault(to, StageCost())
+        moved = StageCost(share * giver.seconds, min(cpu_seconds, giver.cpu_seconds))
+        giver.seconds, giver.cpu_seconds = (
+            giver.seconds - moved.seconds,
+            giver.cpu_seconds - moved.cpu_seconds,
+        )
+        taker.seconds += moved.seconds
+        taker.cpu_seconds += moved.cpu_seconds
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,26 @@ class Outcome:
         for key in ("targets", "not_recalibrated", "notes"):
             values[key] = list(values[key])
         return values
+
+
+def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION,)) -> StageCost:
+    """What a removal took, without measuring what it did.
+
+    >>> spent({"plan": StageCost(1, 2), "evaluation": StageCost(3, 4)})
+    StageCost(seconds=1, cpu_seconds=2)
+    """
+    counted = [cost for name, cost in stages.items() if name not in leave_out]
+    return StageCost(sum(c.seconds for c in counted), sum(c.cpu_seconds for c in counted))
+
+
+def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
+    """What the method itself took, recalibration and repair included: pFedUL's is the unit of
+    budgets, which others are then given for their own work.
+
+    >>> spent_by_method({"plan": StageCost(1, 2), "erasure": StageCost(3, 4)})
+    StageCost(seconds=1, cpu_seconds=2)
+    """
+    return spent(stages, (EVALUATION, ERASURE))
 
 
 def added(one: Mapping[str, StageCost], two: Mapping[str, StageCost]) -> dict[str, StageCost]:

@@ -9,20 +9,20 @@ tensors ends with the same bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfedul.client import Reply, Task, one_thread
+from pfedul.audit.places import doomed_folders
+from pfedul.client import MEASURING, MEASURING_CPU, Reply, Task, one_thread
 from pfedul.clusters import doomed_cluster_files
-from pfedul.errors import PfedulError
+from pfedul.errors import Hindrance, PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.personalization.recalibration import shared_statistics
 from pfedul.records.kind import Erasure
-from pfedul.records.registry import RECORDS, record_names
-from pfedul.records.stored import StoredFisher
+from pfedul.records.registry import RECORDS
 from pfedul.rows import now, refusal_rows
 from pfedul.server import Refusal, StreamingMean, check_personal
 from pfedul.store import (
@@ -36,14 +36,12 @@ from pfedul.store import (
 from pfedul.tensorfile import digest
 from pfedul.tensors import Tensors, norm
 from pfedul.unlearn import requests as ledger_of
-from pfedul.unlearn.attribution import layer_scores
+from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.method import Method, Result
+from pfedul.unlearn.method import Method, MethodFailed, Result
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.methods.pfedul import make_plan as make_plan
-from pfedul.unlearn.methods.pfedul import why_no_fisher
 from pfedul.unlearn.notebook import Notebook, clear_notes
-from pfedul.unlearn.outcome import Costs, Outcome, added
+from pfedul.unlearn.outcome import ERASURE, EVALUATION, Costs, Outcome, added
 from pfedul.unlearn.requests import Request
 from pfedul.unlearn.work import Work
 
@@ -56,7 +54,7 @@ OnStage = Callable[[str, int, int], None]
 
 @dataclass
 class Removal:
-    """A request on its way through the stages."""
+    """A request on its way through the stages; `silent` clients did not answer."""
 
     federation: Federation
     request: Request
@@ -65,6 +63,7 @@ class Removal:
     costs: Costs
     on_stage: OnStage
     notes: tuple[str, ...] = ()
+    silent: set[str] = field(default_factory=set)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -104,131 +103,13 @@ def forget(
     try:
         if request.status == ledger_of.PENDING:
             _remove(removal)
-    except PfedulError:
+    except BaseException as error:
         federation.store.roll_back()
-        clear_notes(federation.store.path)
-        ledger_of.withdraw(federation.store.ledger, request)
-        raise
-    except BaseException:
-        federation.store.roll_back()
+        if isinstance(error, PfedulError) and not isinstance(error, Hindrance):
+            clear_notes(federation.store.path)
+            ledger_of.withdraw(federation.store.ledger, request)
         raise
     return _repair(removal)
-
-
-def check_targets(federation: Federation, targets: Sequence[str]) -> None:
-    """Refuse what cannot be forgotten."""
-    if not targets:
-        raise PfedulError("Name at least one client to forget.")
-    gone = ledger_of.forgotten(federation.store.ledger)
-    for target in targets:
-        if target in federation.clients:
-            continue
-        if target in gone:
-            when = gone[target].asked_at[:10]
-            raise PfedulError(
-                f"The client '{target}' was already forgotten (request {gone[target].number}, "
-                f"{when})."
-            )
-        known = ", ".join(federation.clients)
-        raise PfedulError(f"There is no client '{target}' in this run; it has: {known}.")
-    if set(targets) >= set(federation.clients):
-        raise PfedulError(
-            "Nobody would remain; a federation without clients is deleted, not unlearned."
-        )
-
-
-def check_away(
-    federation: Federation, targets: Sequence[str], away: Sequence[str]
-) -> tuple[str, ...]:
-    """Those of the remaining clients who are away; a target may be away as well."""
-    for client in away:
-        if client not in federation.clients and client not in targets:
-            raise PfedulError(f"'{client}' is not one of the clients, so cannot be away.")
-    return tuple(client for client in away if client not in targets)
-
-
-def check_method(
-    federation: Federation, targets: Sequence[str], options: ForgetOptions, away: Sequence[str]
-) -> None:
-    """Refuse, before anything is done, what the method cannot do here."""
-    method, own = METHODS.parse(options.method)
-    gone = [target for target in targets if target in away]
-    if method.target_works and gone and not method.spares_target(own):
-        raise PfedulError(
-            f"The method '{method.name}' needs {', '.join(gone)} to take part, which is away; "
-            f"methods that do not: {', '.join(_without_target())}."
-        )
-    absent = [client for client in away if client not in targets]
-    if method.starts_over and absent:
-        raise PfedulError(
-            f"The method '{method.name}' trains every remaining client anew, and "
-            f"{', '.join(absent)} is away; wait until everybody is there, or choose another."
-        )
-    if method.local_only and federation.personal_place.at_clients:
-        raise PfedulError(
-            f"The method '{method.name}' reads samples and personal tensors of clients, which are "
-            "on machines of their own here; choose another ('pfedul methods')."
-        )
-    if not federation.rounds and method.name not in {"pfedul", "none"}:
-        raise PfedulError(
-            "This run has not been trained, so there is nothing to unlearn; "
-            "--method none erases what is the client's."
-        )
-    if federation.clusters.several and not method.clustered:
-        raise PfedulError(
-            f"The method '{method.name}' works on one model that all clients share, and this run "
-            f"has clusters; choose one of: {', '.join(m.name for m in METHODS if m.clustered)}."
-        )
-    if federation.rounds:
-        _check_records(federation, method)
-    if method.check is not None:
-        pending = Request(0, tuple(targets), {}, "", ledger_of.PENDING, 0, None)
-        asked = Removal(federation, pending, options, (), Costs(), lambda _s, _d, _o: None)
-        method.check(work_of(asked), own)
-
-
-def _without_target() -> list[str]:
-    return [method.name for method in METHODS if not method.target_works]
-
-
-def _check_records(federation: Federation, method: Method) -> None:
-    kept = record_names(federation.settings.record)
-    missing = [name for name in method.needs if name not in kept]
-    if missing:
-        raise PfedulError(
-            f"This run keeps no {RECORDS[missing[0]].title} record, which the method "
-            f"'{method.name}' needs; train a run with --record {'+'.join(method.needs)}."
-        )
-
-
-def score_table(federation: Federation) -> dict[str, list[float]]:
-    """Every recorded client's score on every shared layer (Eq. 6)."""
-    layers = federation.bench.split.layers
-    fisher = StoredFisher(federation.store, federation.clients, layers)
-    if not fisher.clients:
-        raise PfedulError(why_no_fisher(federation))
-    total = fisher.total()
-    return {client: layer_scores(fisher.of(client), total, layers) for client in fisher.clients}
-
-
-def known_scores(federation: Federation) -> dict[str, list[float]]:
-    """The same, and nothing where no record of it was kept."""
-    fisher = StoredFisher(federation.store, federation.clients, federation.bench.split.layers)
-    return score_table(federation) if fisher.clients else {}
-
-
-def exact_scores(federation: Federation, targets: Sequence[str]) -> list[float]:
-    """The targets' scores from the exact Fisher (Eq. 4): an audit that reads clients' data."""
-    task = Task("exact-fisher", federation.rounds)
-    arguments = task, federation.clients, federation.shared, federation.locate_personal
-    with closing(federation.engine.run(*arguments)) as replies:
-        norms = {reply.client: reply.metrics for reply in replies}
-    scores = []
-    for layer in federation.bench.split.layers:
-        total = sum(of_client[layer.name] for of_client in norms.values())
-        own = sum(norms[target][layer.name] for target in targets)
-        scores.append(own / total if total else 0.0)
-    return scores
 
 
 def _remove(removal: Removal) -> None:
@@ -245,6 +126,7 @@ def _remove(removal: Removal) -> None:
     digests = _digest_of_shared(federation), federation.store.stage(SHARED_FILE, shared)
     erased = _erase(removal)
     after = measured | _accuracies(removal, shared, leave_out=measured)
+    _refuse_ruin(removal, before, after)
     both = [client for client in before if client in after]
     outcome = Outcome(
         request=removal.request.number,
@@ -267,6 +149,17 @@ def _remove(removal: Removal) -> None:
         state_sha256_after=federation.store.state_digest(),
     )
     _commit(removal, outcome, shared)
+
+
+def _refuse_ruin(removal: Removal, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+    """Divergence need not show in the tensors: large values overflow when they are used."""
+    asked = set(removal.remaining) - removal.silent
+    if before and asked and not after:
+        name = METHODS.parse(removal.options.method)[0].name
+        raise MethodFailed(
+            f"The method '{name}' diverged: no remaining client has figures that are finite with "
+            "its result. The run is as it was; try smaller steps, or another method."
+        )
 
 
 def _plan_of(removal: Removal, result: Result) -> dict[str, Any]:
@@ -350,7 +243,7 @@ def _unlearn(removal: Removal) -> tuple[Result, Work]:
     """What the method makes of the shared tensors."""
     method, own = METHODS.parse(removal.options.method)
     work = work_of(removal)
-    stage = "plan" if method.name == "pfedul" else "unlearning"
+    stage = "plan" if method.plans else "unlearning"
     removal.on_stage(stage, 0, 1)
     # One thread, as at clients: with more of them the last bits of sums depend on their number.
     with one_thread():
@@ -393,8 +286,10 @@ def _recalibrate(
         measured=True,
         seed=removal.options.seed,
     )
+    beside = Beside()
     replies = _ask(removal, "recalibration", task, removal.recalibrating, corrected)
     for client, reply in zip(removal.recalibrating, replies, strict=True):
+        beside.add(reply)
         if not _accept(removal.federation, reply, client, wanted):
             missing.append(client)
         elif reply.shared:
@@ -402,9 +297,36 @@ def _recalibrate(
             statistics.add(reply.shared, reply.samples)
         elif "accuracy" in reply.metrics:
             measured[client] = reply.metrics["accuracy"]
+    removal.costs.rebook("recalibration", EVALUATION, beside.share, beside.cpu_seconds)
     if statistics is None:
         return corrected, missing, measured
     return {**corrected, **statistics.result()}, missing, {}
+
+
+@dataclass
+class Beside:
+    """What clients spent on measuring while they were asked for something else.
+
+    A client on a machine of its own may say anything: at most what its reply took counts.
+    """
+
+    seconds: float = 0.0
+    of_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def add(self, reply: Reply) -> None:
+        self.of_seconds += reply.seconds
+        self.seconds += _part(reply, MEASURING, reply.seconds)
+        self.cpu_seconds += _part(reply, MEASURING_CPU, reply.cpu_seconds)
+
+    @property
+    def share(self) -> float:
+        return self.seconds / self.of_seconds if self.of_seconds else 0.0
+
+
+def _part(reply: Reply, name: str, whole: float) -> float:
+    told = float(reply.metrics.get(name, 0.0))
+    return min(told, whole) if told > 0 else 0.0
 
 
 def _statistics(federation: Federation, how: Recalibration) -> Tensors:
@@ -440,6 +362,8 @@ def _ask(
         for done, reply in enumerate(replies, start=1):
             if not federation.engine.in_process:
                 cost.cpu_seconds += reply.cpu_seconds
+            if reply.failure is not None:
+                removal.silent.add(clients[done - 1])
             yield reply
             removal.on_stage(stage, done, len(clients))
 
@@ -463,7 +387,7 @@ def _accuracies(
     clients = [client for client in removal.remaining if client not in leave_out]
     if not clients:
         return {}
-    replies = _ask(removal, "evaluation", task, clients, shared)
+    replies = _ask(removal, EVALUATION, task, clients, shared)
     scores = removal.federation.sound_scores(zip(clients, replies, strict=True))
     return {client: score.accuracy for client, score in scores.items()}
 
@@ -471,18 +395,25 @@ def _accuracies(
 def _erase(removal: Removal) -> dict[str, int]:
     """Put the removal of all that belonged to the targets into the commit; say how much it is."""
     store = removal.federation.store
-    removal.on_stage("erasure", 0, 1)
-    with removal.costs.stage("erasure"), one_thread():
+    removal.on_stage(ERASURE, 0, 1)
+    with removal.costs.stage(ERASURE), one_thread():
         rows = ledger_of.count_rows(store.ledger, removal.targets)
         if not _starts_over(removal.options):
             erasure = _erasure(removal.federation, removal.targets, removal.options)
             for record in RECORDS:
                 record.renew(erasure)
         files = doomed_files(removal.federation, removal.targets, removal.options)
-        sizes = sum(store.locate(name).stat().st_size for name in files)
+        sizes = [store.locate(name).stat().st_size for name in files]
+        sizes += _sizes(doomed_folders(store.path, removal.remaining))
         store.keep(ledger_of.erase_rows(removal.targets), files)
-    removal.on_stage("erasure", 1, 1)
-    return {"files": len(files), "bytes": sizes, "rows": rows}
+    removal.on_stage(ERASURE, 1, 1)
+    return {"files": len(sizes), "bytes": sum(sizes), "rows": rows}
+
+
+def _sizes(folders: Sequence[Path]) -> list[int]:
+    """Bytes of each file in oracles and comparisons that go when the commit is done."""
+    files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
+    return [file.stat().st_size for file in files]
 
 
 def doomed_files(
@@ -527,6 +458,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
         [
             ledger_of.finish_row(request, status, 0, known),
             *ledger_of.preservation_rows(request, outcome.before, outcome.after),
+            ledger_of.preserved_row(store.commits + 1),
             *ledger_of.recalibration_rows(request, asked, outcome.not_recalibrated),
             *federation.personal_place.farewell_rows(request.number, removal.targets),
         ]
@@ -548,9 +480,12 @@ def _repair(removal: Removal) -> Outcome:
     if request.status == ledger_of.DONE:
         return outcome
     outcome = _repaired(removal, outcome, wanted)
-    rows = ledger_of.preservation_rows(request, outcome.before, outcome.after)
     store.ledger.write(
-        [ledger_of.finish_row(request, ledger_of.DONE, wanted, outcome.as_json()), *rows]
+        [
+            ledger_of.finish_row(request, ledger_of.DONE, wanted, outcome.as_json()),
+            *ledger_of.preservation_rows(request, outcome.before, outcome.after),
+            ledger_of.preserved_row(store.commits),
+        ]
     )
     return outcome
 

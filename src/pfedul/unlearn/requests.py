@@ -208,6 +208,14 @@ def preservation_rows(
     ]
 
 
+def preserved_row(commit: int) -> Statement:
+    """The last request's accuracies after it are of the tensors of this commit."""
+    return insert("meta", key=PRESERVED, value=str(commit))
+
+
+PRESERVED = "preserved_commit"
+
+
 def recalibration_rows(
     request: Request, clients: Sequence[str], missing: Sequence[str]
 ) -> list[Statement]:

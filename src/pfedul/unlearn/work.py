@@ -8,7 +8,7 @@ are not finite end the method instead of entering the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
@@ -18,6 +18,7 @@ from torch import Generator
 
 from pfedul.at_client import with_extra
 from pfedul.client import Reply, Task
+from pfedul.errors import Hindrance
 from pfedul.randomness import derive_seed
 from pfedul.records.uploads import last_upload
 from pfedul.rows import refusal_rows
@@ -172,10 +173,11 @@ class Work:
         self.counts.rounds += not same_round
         self.counts.bytes_broadcast += size_in_bytes(message) * len(clients)
         engine = self.federation.engine
-        answered = 0
+        answered = silent = 0
         locate = self.federation.locate_personal
         with closing(engine.run(task, clients, message, locate)) as replies:
             for client, reply in zip(clients, replies, strict=True):
+                silent += reply.failure is not None
                 if not engine.in_process:
                     self.meter.elsewhere += reply.cpu_seconds
                 layout = shared if what == "train-shared" else None
@@ -184,7 +186,8 @@ class Work:
                     self.counts.bytes_uploaded += size_in_bytes(reply.shared)
                     yield reply
         if not answered:
-            raise MethodFailed(
+            kind = Hindrance if silent == len(clients) else MethodFailed
+            raise kind(
                 f"The method '{self.name}' had no usable answer from any of "
                 f"{', '.join(clients)}; see 'pfedul status'."
             )
@@ -210,7 +213,7 @@ class Work:
         there = [client for client in clients if client not in self.away]
         self.missed |= set(clients) - set(there)
         if not there:
-            raise MethodFailed(
+            raise Hindrance(
                 f"The method '{self.name}' asks {', '.join(clients)}, of whom all are away; "
                 "try again when one of them is there."
             )
@@ -233,13 +236,18 @@ class Work:
         return True
 
     def left_out(self) -> tuple[str, ...]:
-        """Notes on the clients whose part in the method is missing."""
+        """Notes on how many clients' part in the method is missing.
+
+        Not whose: an outcome stays when one of them is forgotten in turn.
+        """
         notes = []
         if self.missed:
-            notes.append(f"{', '.join(sorted(self.missed))}: away, and left out by the method")
+            notes.append(f"{_clients(self.missed)} away, and left out by the method")
         if self.refused:
-            names = ", ".join(sorted(self.refused))
-            notes.append(f"{names}: replies were refused during the method, which did without them")
+            notes.append(
+                f"of {_clients(self.refused)} replies were refused during the method, which did "
+                "without them ('pfedul status' lists them)"
+            )
         return tuple(notes)
 
     @property
@@ -292,6 +300,14 @@ class Work:
         self.meter.before = StageCost(**facts["cost"])
         self.missed |= set(facts["missed"])
         self.refused |= set(facts["refused"])
+
+
+def _clients(found: Collection[str]) -> str:
+    """
+    >>> _clients({"ann"}), _clients({"ann", "bob"})
+    ('1 client', '2 clients')
+    """
+    return f"{len(found)} client{'' if len(found) == 1 else 's'}"
 
 
 def _plain(how: Any) -> dict[str, Any]:

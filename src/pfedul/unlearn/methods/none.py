@@ -19,4 +19,5 @@ NONE = Method(
     avoids="a table without it cannot show that there was something to forget",
     control=True,
     clustered=True,
+    untrained=True,
 )

@@ -90,6 +90,8 @@ PFEDUL = Method(
     who="the server; then every remaining client recalibrates on its own",
     avoids="the printed correction hardly moves the weights: 'trust-region' and 'reset' beside it",
     recalibrates=True,
+    plans=True,
+    untrained=True,
     variants=(
         "pfedul:correction=trust-region,clip=0.5,toward=init",
         "pfedul:correction=reset,fraction=0.3,layers=all",
