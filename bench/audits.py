@@ -20,10 +20,10 @@ from typing import Any
 
 from fidelity import middle_client
 from pfedul import Federation
-from pfedul.audit.ledger import Audit, read_audits
 from pfedul.audit.levels import level_of
 from pfedul.audit.rehearsal import Rehearsal, rehearse
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.store.audits import Audit, read_audits
+from pfedul.unlearn.options import ForgetOptions
 from speed import write_page
 
 PAGE = Path(__file__).parent.parent / "docs/fidelity.md"

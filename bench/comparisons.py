@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from pfedul import Federation
+from pfedul.base.text import readable
 from pfedul.compare import Comparing, compare
 from pfedul.compare.cells import cells_of
 from pfedul.compare.merged import merged
 from pfedul.compare.page import retraining_seconds, verdict_words, write_pages
-from pfedul.report.words import readable
 from speed import write_page
 
 ROOT = Path(__file__).parent.parent

@@ -144,7 +144,7 @@ def with_scipy() -> list[Line]:
     """Both ends of exact intervals."""
     from scipy.stats import binomtest
 
-    from pfedul.audit.intervals import clopper_pearson
+    from pfedul.audit.attacks.intervals import clopper_pearson
 
     lines = []
     for hits, trials in ((0, 30), (3, 200), (199, 200), (700, 2000)):
@@ -257,8 +257,8 @@ def with_sacroml(case: Case) -> list[Line]:
     from sacroml.metrics import auc_p_val  # type: ignore[import-not-found]
 
     from pfedul.audit.attacks import auc
+    from pfedul.audit.attacks.intervals import auc_variance
     from pfedul.audit.attacks.ulira import log_likelihood_ratio
-    from pfedul.audit.intervals import auc_variance
 
     rows = np.arange(len(case.labels))
     phi = np.vectorize(logit)(case.shadow_confidences[:, rows, case.labels])

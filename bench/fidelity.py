@@ -41,9 +41,9 @@ from torch.nn import functional as F
 
 from pfedul import Federation
 from pfedul.audit.metrics import preservation
+from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.data import ClientData, Samples
 from pfedul.records.fisher import FisherSource
-from pfedul.tensors import Tensors, load_tensors
 from pfedul.unlearn import PlanOptions, plan_removal
 from speed import write_page
 
@@ -297,8 +297,8 @@ def try_random_control(
     folder: Path, target: str, attacked: Attacked, before: dict[str, float], rows: dict[str, Row]
 ) -> None:
     """Reset as many entries of each layer, but entries drawn by chance."""
-    from pfedul.records.stored import StoredFisher
-    from pfedul.store import INIT_FILE
+    from pfedul.records.fisher_on_disk import StoredFisher
+    from pfedul.store.store import INIT_FILE
 
     shutil.copytree(folder / "run", folder / "copy")
     with Federation.open(folder / "copy") as federation:

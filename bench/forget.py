@@ -28,6 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from pfedul import Federation, compiled
+from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import Tensors, empty, pieces, read_tensors
 from pfedul.client import one_thread
 from pfedul.data import TensorSamples
 from pfedul.models import resnet18
@@ -35,9 +37,7 @@ from pfedul.personalization import Job, LocalTraining, Recalibration
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.recalibration import prepare
 from pfedul.records import FisherRecord
-from pfedul.registry import NoOptions
 from pfedul.split import Split, split_head
-from pfedul.tensors import Tensors, empty, pieces, read_tensors
 from pfedul.unlearn import Plan, PlanOptions, plan_removal
 from speed import PAGE, machine, write_page
 

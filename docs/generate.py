@@ -10,13 +10,14 @@ from pathlib import Path
 
 import click
 
-from pfedul import show, show_methods
-from pfedul.cli import main
+from pfedul.cli.main import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records.registry import RECORDS
+from pfedul.terminal import choices as show_methods
+from pfedul.terminal import console as show
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
 

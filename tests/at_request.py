@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pfedul import Federation
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.store.requests import PENDING, Request
+from pfedul.unlearn.context import Work
+from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import Costs
 from pfedul.unlearn.removal import Removal, work_of
-from pfedul.unlearn.requests import PENDING, Request
-from pfedul.unlearn.work import Work
 
 
 def work_on(federation: Federation, *targets: str) -> Work:

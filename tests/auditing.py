@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from pfedul import Federation
-from pfedul.audit import measures, relearn_time
-from pfedul.audit.ledger import Audit
+from pfedul.audit.evidence import measures
+from pfedul.audit.evidence import relearning as relearn_time
 from pfedul.audit.levels import level_of
 from pfedul.audit.rehearsal import Rehearsal
 from pfedul.audit.rehearsal import rehearse as do_it
 from pfedul.client import Task
 from pfedul.engine.inline import InlineEngine
-from pfedul.ledger import Ledger
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.store.audits import Audit
+from pfedul.store.ledger import Ledger
+from pfedul.unlearn.options import ForgetOptions
 
 
 def rehearsal(

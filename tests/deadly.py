@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pfedul import ledger, store
+from pfedul.store import ledger, store
 
 
 def dying_before(step: int, work: Callable[[], None]) -> Callable[[], None]:

@@ -16,16 +16,16 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from pfedul.cli import SentenceErrors
-from pfedul.flower.commands import down, up
+from pfedul.base.tensorfile import digest_file, read_file
+from pfedul.cli.deploy import down, up
+from pfedul.cli.main import SentenceErrors
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import node_key, public_form
 from pfedul.flower.deployment.environment import address
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
 from pfedul.flower.deployment.processes import end, family, moment
 from pfedul.flower.deployment.record import Record, read_record
-from pfedul.personal import as_hash
-from pfedul.tensorfile import digest_file, read_file
+from pfedul.run.personal import as_hash
 
 COMMANDS = SentenceErrors(commands={"up": up, "down": down})
 

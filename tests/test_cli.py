@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commands import refuse, succeed
-from pfedul.cli import main
+from pfedul.cli.main import main
 from toys import create, tensor_digests
 
 FAST = "--clients 3 --samples 120 --local-epochs 1 --model mlp --engine inline --partition iid"

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pfedul.clustering import Trait, assign, cheapest, distances, size_limits
+from pfedul.clusters.forming import Trait, assign, cheapest, distances, size_limits
 
 
 def test_a_toy_of_six_clients_and_two_clusters_goes_to_the_near_anchors():

@@ -18,12 +18,12 @@ from forgetting_kill import TARGET, copied, deep_again, trained
 from methods import RECORD
 from pfedul.compare import Comparing, compare, worker
 from pfedul.compare.budget import with_budget
-from pfedul.compare.cell_process import Children, child_of, listened, send, threads_for
 from pfedul.compare.cells import cells_of, options_of, seeds_of
 from pfedul.compare.document import leaks, method_rows, stored_bytes
 from pfedul.compare.dots import dots_of
+from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
-from pfedul.compare.places import FORMAT, earlier_cells
+from pfedul.compare.process import Children, child_of, listened, send, threads_for
 from pfedul.errors import PfedulError
 from pfedul.unlearn.methods import METHODS
 from toys import tensor_digests

@@ -16,7 +16,7 @@ from pfedul.compare.words import amount, short_labels
 from pfedul.report.blocks import Table
 from pfedul.report.html import as_html
 from pfedul.report.markdown import as_markdown
-from pfedul.report.series import INKS
+from pfedul.report.style import INKS
 
 
 def tables(found) -> list[Table]:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from comparison_documents import cell, comparison, failed
-from pfedul.show_compare import comparison_table, progress_bar, remarks
+from pfedul.terminal.compare import comparison_table, progress_bar, remarks
 
 RESET = "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3"
 CELLS = [

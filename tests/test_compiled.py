@@ -11,7 +11,7 @@ import torch
 
 from pfedul import compiled
 from pfedul.unlearn import CORRECTIONS
-from pfedul.unlearn.corrections import LayerView
+from pfedul.unlearn.pfedul.corrections import LayerView
 
 COMPILER = (sysconfig.get_config_var("CC") or "cc").split()[0]
 HEADER = Path(sysconfig.get_path("include")) / "Python.h"

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from pfedul import Federation, PfedulError
+from pfedul.base.tensorfile import read_file
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.status import read_status
-from pfedul.tensorfile import read_file
 from toys import QUICK, WithNorm, client_data, create, reopen, tensor_digests
 
 

@@ -10,8 +10,8 @@ from auditing import tables
 from commands import succeed
 from forgetting_kill import copied
 from pfedul import PfedulError
-from pfedul.ledger import FORMAT, Ledger
 from pfedul.status import read_status
+from pfedul.store.ledger import FORMAT, Ledger
 from toys import create, reopen
 
 AUDIT_TABLES = ("audits", "audit_clients")

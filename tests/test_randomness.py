@@ -2,7 +2,7 @@
 
 import torch
 
-from pfedul.randomness import derive_seed, numpy_generator, random_stream
+from pfedul.base.randomness import derive_seed, numpy_generator, random_stream
 
 
 def test_every_part_of_the_place_counts():

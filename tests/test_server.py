@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pfedul.client import Reply, Task
-from pfedul.server import (
+from pfedul.server.round import (
     Rules,
     StreamingMean,
     TooFewReplies,

@@ -6,8 +6,8 @@ import pytest
 
 from pfedul import PfedulError, Settings
 from pfedul.records.registry import canonical_records
-from pfedul.rows import settings_digest
 from pfedul.settings import changeable, fixed, from_mapping, merge, read_toml, write_toml
+from pfedul.store.tables import settings_digest
 
 
 @pytest.mark.parametrize(

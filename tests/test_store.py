@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from pfedul import PfedulError
-from pfedul.ledger import Ledger, insert
+from pfedul.base.tensorfile import encode, read_file
 from pfedul.status import read_status
-from pfedul.store import SHARED_FILE, Store
-from pfedul.tensorfile import encode, read_file
+from pfedul.store.ledger import Ledger, insert
+from pfedul.store.store import SHARED_FILE, Store
 from toys import client_data, create, reopen, tensor_digests
 
 ROUNDS = 4
@@ -335,7 +335,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pfedul.store.os.fsync", fail)
+    monkeypatch.setattr("pfedul.store.store.os.fsync", fail)
     with pytest.raises(PfedulError, match="No space left on device"):
         create(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
@@ -365,7 +365,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     def deny(*_, **__):
         raise PermissionError(13, "Permission denied", str(tmp_path / "run"))
 
-    monkeypatch.setattr("pfedul.store.tempfile.mkdtemp", deny)
+    monkeypatch.setattr("pfedul.store.store.tempfile.mkdtemp", deny)
     with pytest.raises(PfedulError, match="No permission to write"):
         create(tmp_path / "run")
 

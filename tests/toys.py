@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from pfedul import Federation
+from pfedul.base.registry import NoOptions
+from pfedul.base.tensorfile import digest_file
 from pfedul.data.samples import TensorSamples
 from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining
-from pfedul.registry import NoOptions
-from pfedul.tensorfile import digest_file
 
 
 class OneWeight(nn.Module):

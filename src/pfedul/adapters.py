@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pfedul.randomness import derive_seed
-from pfedul.tensors import Tensors
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensors import Tensors
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from pfedul.at_client import WORK, split_extra
+from pfedul.base.randomness import random_stream
+from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.data.samples import ClientData, Samples
 from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import prepare
-from pfedul.randomness import random_stream
 from pfedul.records.exact import exact_fisher
 from pfedul.split import Split
-from pfedul.tensors import Tensors, load_tensors
 
 
 @dataclass(frozen=True)

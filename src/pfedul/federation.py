@@ -14,40 +14,25 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from pfedul.admission import admit
-from pfedul.assembly import (
-    ModelFactory,
-    OwnData,
-    assemble,
-    check_clients,
-    load_data,
-)
-from pfedul.audit.ledger import Audit
 from pfedul.audit.levels import level_of
-from pfedul.audit.places import sweep
-from pfedul.beginning import first_rows, first_state
+from pfedul.base.tensors import Tensors
 from pfedul.client import Reply, Task, Workbench
-from pfedul.clusters import Clusters, read_clusters
+from pfedul.clusters.engine import ClusteredEngine
+from pfedul.clusters.layout import Clusters, read_clusters
 from pfedul.data import ClientData, fingerprint
 from pfedul.engine import Engine, start_engine
-from pfedul.engine.clustered import ClusteredEngine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
-from pfedul.ledger import Statement
 from pfedul.member import Member, read_members
 from pfedul.opening import form_clusters
-from pfedul.personal import InRunFolder, PersonalTensors, WithClients
-from pfedul.records.kind import Keeping
+from pfedul.records.base import Keeping
 from pfedul.records.recording import RoundRecorder
 from pfedul.records.registry import record_names
-from pfedul.rows import (
-    evaluation_rows,
-    refusal_rows,
-    round_rows,
-    settings_digest,
-    settings_row,
-)
-from pfedul.server import (
+from pfedul.run.admission import admit
+from pfedul.run.assembly import ModelFactory, OwnData, assemble, check_clients, load_data
+from pfedul.run.opening import first_rows, first_state
+from pfedul.run.personal import InRunFolder, PersonalTensors, WithClients
+from pfedul.server.round import (
     Refusal,
     RoundResult,
     Rules,
@@ -57,7 +42,11 @@ from pfedul.server import (
     run_round,
 )
 from pfedul.settings import OWN, Settings, from_mapping, merge, read_toml, write_toml
-from pfedul.store import (
+from pfedul.store.audits import Audit
+from pfedul.store.copies import sweep
+from pfedul.store.ledger import Statement
+from pfedul.store.requests import PENDING, unfinished
+from pfedul.store.store import (
     SETTINGS_FILE,
     SHARED_FILE,
     Store,
@@ -67,16 +56,21 @@ from pfedul.store import (
     require_run,
     uninterrupted,
 )
-from pfedul.tensors import Tensors
+from pfedul.store.tables import (
+    evaluation_rows,
+    refusal_rows,
+    round_rows,
+    settings_digest,
+    settings_row,
+)
 from pfedul.unlearn.checks import check_targets
-from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.methods.pfedul import make_plan
 from pfedul.unlearn.notebook import clear_notes
+from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
-from pfedul.unlearn.plan import Plan
+from pfedul.unlearn.pfedul.method import make_plan
+from pfedul.unlearn.pfedul.plan import Plan
 from pfedul.unlearn.removal import OnStage, forget, recalibrate_missing
-from pfedul.unlearn.requests import PENDING, unfinished
 from pfedul.unlearn.scores import exact_scores, score_table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfedul.data import ClientData, fingerprint
-from pfedul.ledger import Ledger
+from pfedul.store.ledger import Ledger
 
 
 @dataclass(frozen=True)

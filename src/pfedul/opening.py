@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from pfedul.base.tensors import Tensors
+from pfedul.base.vectors import cosine, flat
 from pfedul.client import Reply
-from pfedul.clusters import Clusters
-from pfedul.server import run_round
-from pfedul.store import INIT_FILE
-from pfedul.tensors import Tensors
-from pfedul.unlearn.vectors import cosine, flat
+from pfedul.clusters.layout import Clusters
+from pfedul.server.round import run_round
+from pfedul.store.store import INIT_FILE
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
@@ -30,7 +30,7 @@ _OPENING = 0
 def form_clusters(federation: Federation) -> Clusters:
     """The clusters of a federation that has not been trained."""
     # Imported here: it takes a while, and only runs with clusters need it.
-    from pfedul.clustering import Trait, assign, deviation
+    from pfedul.clusters.forming import Trait, assign, deviation
 
     cosines = _cosines(federation)
     epochs, members = federation.settings.local_epochs, federation.members

@@ -13,11 +13,11 @@ from typing import Any
 
 import tomli_w
 
+from pfedul.base.options import check_options, option, option_name, refuse_unknown
 from pfedul.data import BACKDOOR_FORM, DATASETS, PARTITIONS
 from pfedul.engine import ENGINES
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
-from pfedul.options import check_options, option, option_name, refuse_unknown
 from pfedul.personalization import PERSONALIZATIONS, LocalTraining
 from pfedul.records.registry import canonical_records
 

@@ -10,13 +10,21 @@ from typing import Any
 
 from torch import Tensor
 
-from pfedul.audit.ledger import Audit, read_audits
+from pfedul.base.tensorfile import read_file
 from pfedul.federation import AT_NODES, read_settings
-from pfedul.ledger import Ledger
-from pfedul.records.kind import Extent, kind_of
+from pfedul.records.base import Extent, kind_of
 from pfedul.records.registry import RECORDS, record_names
 from pfedul.settings import Settings
-from pfedul.store import (
+from pfedul.store.audits import Audit, read_audits
+from pfedul.store.ledger import Ledger
+from pfedul.store.requests import (
+    PRESERVED,
+    Request,
+    erased_at_client,
+    not_recalibrated,
+    read_requests,
+)
+from pfedul.store.store import (
     CLIENTS,
     COMPARISONS,
     DEPLOYMENT,
@@ -29,14 +37,6 @@ from pfedul.store import (
     STAGING,
     UNLEARNING,
     require_run,
-)
-from pfedul.tensorfile import read_file
-from pfedul.unlearn.requests import (
-    PRESERVED,
-    Request,
-    erased_at_client,
-    not_recalibrated,
-    read_requests,
 )
 
 

@@ -7,10 +7,10 @@ import torch
 
 from pfedul.at_client import ProjectedAscent
 from pfedul.at_client.projected_ascent import ascend_in_ball
-from pfedul.at_client.shared_only import train_shared
+from pfedul.base.tensors import read_tensors
+from pfedul.base.vectors import square_distance
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.tensors import read_tensors
-from pfedul.unlearn.vectors import square_distance
+from pfedul.unlearn.training import train_shared
 from toys import norm_job, one_sample_job
 
 BODY = "body.weight"

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from pfedul.at_client import SharedTraining
-from pfedul.at_client.shared_only import set_modes, shared_model, train_shared
+from pfedul.base.tensors import read_tensors
 from pfedul.personalization import PERSONALIZATIONS, Job
-from pfedul.tensors import read_tensors
+from pfedul.unlearn.training import set_modes, shared_model, train_shared
 from toys import norm_job, one_sample_job
 
 BODY = "body.weight"

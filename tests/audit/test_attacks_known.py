@@ -22,6 +22,11 @@ from pfedul.audit.attacks import (
     ulira_attack,
 )
 from pfedul.audit.attacks.forgetting_quality import epsilon, epsilons, points_of
+from pfedul.audit.attacks.intervals import (
+    clopper_pearson,
+    smallest_visible_auc,
+    stratified_bootstrap,
+)
 from pfedul.audit.attacks.relearn import epochs_to_return
 from pfedul.audit.attacks.signals import (
     confidence,
@@ -32,7 +37,6 @@ from pfedul.audit.attacks.signals import (
     margin,
 )
 from pfedul.audit.attacks.threshold import best_threshold
-from pfedul.audit.intervals import clopper_pearson, smallest_visible_auc, stratified_bootstrap
 from pfedul.errors import PfedulError
 
 

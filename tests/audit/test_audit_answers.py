@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from pfedul import Settings
-from pfedul.assembly import assemble
-from pfedul.audit.answers import head_features, labels_of, logits_from_heads, logits_of
+from pfedul.audit.ask.logits import head_features, labels_of, logits_from_heads, logits_of
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.client import Workbench, one_thread
 from pfedul.data import TensorSamples, own_clients
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.local import FORWARD_BATCH
-from pfedul.tensors import Tensors, load_tensors, read_tensors
+from pfedul.run.assembly import assemble
 from toys import WithNorm
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]

@@ -15,7 +15,7 @@ from auditing import counted_tasks, interrupt_at, rehearse, tables
 from forgetting_kill import TARGET, copied, deep_again, trained
 from killing import in_child
 from pfedul import PfedulError
-from pfedul.audit import places
+from pfedul.store import copies as places
 from toys import tensor_digests
 from unlearn.test_removal_erasure import content, ledger_markers, left, raw, windows
 

@@ -11,19 +11,14 @@ from torch import nn
 
 from auditing import few_draws, rehearse
 from pfedul import Federation
-from pfedul.audit.evidence import examined
-from pfedul.audit.exam import View, draw_exam
-from pfedul.audit.examination import NOISE_STEPS, Case, Examiner
-from pfedul.audit.preparing import (
-    one_more_round,
-    recalibrated_only,
-    trained_oracles,
-    untouched_state,
-)
-from pfedul.audit.questioning import Answers, ask_all, noisy, surfaces_of
-from pfedul.audit.retraining import oracle_recipes
-from pfedul.audit.scoring import THRESHOLD, ScoreBook
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.audit.ask.answers import Answers, ask_all, noisy, surfaces_of
+from pfedul.audit.ask.samples import View, draw_exam
+from pfedul.audit.evidence.document import examined
+from pfedul.audit.judge.case import NOISE_STEPS, Case, Examiner
+from pfedul.audit.judge.scores import THRESHOLD, ScoreBook
+from pfedul.audit.models import one_more_round, recalibrated_only, trained_oracles, untouched_state
+from pfedul.run.retrained import oracle_recipes
+from pfedul.unlearn.options import ForgetOptions
 
 TARGET = "c1"
 OVERFIT = {

@@ -9,9 +9,9 @@ import torch
 from auditing import counted_tasks, interrupt_at
 from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
 from pfedul import Federation
-from pfedul.audit.preparing import trained_oracles
-from pfedul.audit.retraining import open_recipe, oracle_recipes, replies_left, rounds_done
-from pfedul.tensorfile import read_file
+from pfedul.audit.models import trained_oracles
+from pfedul.base.tensorfile import read_file
+from pfedul.run.retrained import open_recipe, oracle_recipes, replies_left, rounds_done
 from toys import QUICK, client_data, tensor_digests
 
 REMAINING = ["c0", "c2", "c3"]

@@ -13,7 +13,7 @@ from commands import call
 from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
 from pfedul import Federation, PfedulError
 from pfedul.audit.applies import differences
-from pfedul.audit.ledger import read_audits
+from pfedul.store.audits import read_audits
 from toys import QUICK, client_data, tensor_digests
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
@@ -233,7 +233,7 @@ def test_the_command_of_the_evidence_does_the_same_again(
     _, audit, _ = rehearsed(name, *targets, **how)
     run = copied(runs[name], tmp_path / "folder" / name)
     monkeypatch.chdir(run.parent)
-    monkeypatch.setattr("pfedul.cli_audit.opened", lambda path, _root: deep_again(path))
+    monkeypatch.setattr("pfedul.cli.evidence.opened", lambda path, _root: deep_again(path))
     words = shlex.split(audit.evidence["command"])
     assert words[:3] == ["pfedul", "rehearse", name]
     with few_draws():

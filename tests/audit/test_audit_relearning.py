@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from pfedul import PfedulError, Settings
-from pfedul.assembly import assemble
 from pfedul.audit.relearning import relearning_curve
+from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.client import Workbench
 from pfedul.data import own_clients
 from pfedul.data.samples import DatasetSamples
-from pfedul.tensors import Tensors, read_tensors
+from pfedul.run.assembly import assemble
 from toys import WithNorm, client_data, samples
 
 DATA = samples(48)

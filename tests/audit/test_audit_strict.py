@@ -8,14 +8,9 @@ import torch
 
 from auditing import counted_tasks, interrupt_at, rehearse, tables
 from forgetting_kill import TARGET, copied, deep_again, trained
-from pfedul.audit.preparing import (
-    one_more_round,
-    recalibrated_only,
-    unlearned_twins,
-    untouched_state,
-)
-from pfedul.audit.retraining import twin_recipes
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.audit.models import one_more_round, recalibrated_only, unlearned_twins, untouched_state
+from pfedul.run.retrained import twin_recipes
+from pfedul.unlearn.options import ForgetOptions
 from toys import tensor_digests
 
 STRICT = {"level": "strict", "oracles": 4, "correction": "trust-region:clip=0.3"}

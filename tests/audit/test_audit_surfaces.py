@@ -7,13 +7,13 @@ from torch import nn
 
 from forgetting_kill import CLIENTS, Deep
 from pfedul import Federation
-from pfedul.audit.evidence import untested_surfaces
-from pfedul.audit.exam import draw_exam
-from pfedul.audit.preparing import untouched_state
-from pfedul.audit.questioning import ask, noisy, surfaces_of
-from pfedul.audit.scoring import RMIA, ScoreBook
+from pfedul.audit.ask.answers import ask, noisy, surfaces_of
+from pfedul.audit.ask.samples import draw_exam
+from pfedul.audit.ask.surfaces import SURFACES
+from pfedul.audit.evidence.document import untested_surfaces
+from pfedul.audit.judge.scores import RMIA, ScoreBook
+from pfedul.audit.models import untouched_state
 from pfedul.audit.state import State
-from pfedul.audit.surfaces import SURFACES
 from toys import QUICK, client_data
 
 AVAILABLE = {

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from pfedul.audit.attacks import auc
-from pfedul.audit.comparison import (
+from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
+from pfedul.audit.judge.paired_test import (
     FINDINGS,
     GUESSED_BETWEEN,
     WEIGHT_OF_GUESS,
     Scores,
     compare,
 )
-from pfedul.audit.intervals import freedom_of_sum, student_quantile
 from pfedul.errors import PfedulError
 
 SIZE = 60

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS
+from pfedul.audit.attacks.base import Figure
 from pfedul.audit.attacks.distance import KL_FROM_ORACLE
-from pfedul.audit.attacks.kind import Figure
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
-from pfedul.audit.comparison import DIFFERENCE, REDUCTION, Comparison, Scores, compare
-from pfedul.audit.verdict import (
+from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, Comparison, Scores, compare
+from pfedul.audit.judge.verdict import (
     VERDICTS,
     Backdoor,
     Finding,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data import Dataset, Owners, TensorSamples, cifar10, cifar100, femnist
-from pfedul.data.files import ENVIRONMENT_VARIABLE, SearchPath, find
+from pfedul.data import Dataset, Owners, TensorSamples
+from pfedul.data.datasets import cifar10, cifar100, femnist
+from pfedul.data.datasets.files import ENVIRONMENT_VARIABLE, SearchPath, find
 from pfedul.errors import PfedulError
 
 _NAMED = os.environ.get(ENVIRONMENT_VARIABLE)

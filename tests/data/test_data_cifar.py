@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data.cifar10 import CIFAR10
-from pfedul.data.cifar100 import CIFAR100
-from pfedul.data.files import SearchPath
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.cifar10 import CIFAR10
+from pfedul.data.datasets.cifar100 import CIFAR100
+from pfedul.data.datasets.files import SearchPath
 from pfedul.errors import PfedulError
-from pfedul.registry import NoOptions
 
 KINDS = {10: CIFAR10, 100: CIFAR100}
 BINARY = {10: "cifar-10-batches-bin", 100: "cifar-100-binary"}

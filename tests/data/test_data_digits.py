@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from pfedul.data.digits import load
-from pfedul.data.files import SearchPath
-from pfedul.registry import NoOptions
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.digits import load
+from pfedul.data.datasets.files import SearchPath
 
 
 def test_all_digits_are_there_in_the_range_of_the_constants():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data.fashion_mnist import load
-from pfedul.data.files import SearchPath
-from pfedul.data.idx import read_idx
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.fashion_mnist import load
+from pfedul.data.datasets.files import SearchPath
+from pfedul.data.datasets.idx import read_idx
 from pfedul.errors import PfedulError
-from pfedul.registry import NoOptions
 
 
 def idx(values: np.ndarray) -> bytes:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pfedul.data.femnist import load
-from pfedul.data.files import SearchPath
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.femnist import load
+from pfedul.data.datasets.files import SearchPath
 from pfedul.errors import PfedulError
-from pfedul.registry import NoOptions
 
 
 def leaf(writers: dict[str, list[int]], paper: float = 1.0) -> dict:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pfedul.data.contents import contents
-from pfedul.data.files import Found, Layout, SearchPath, Wanted, find, search_path
+from pfedul.data.datasets.contents import contents
+from pfedul.data.datasets.files import Found, Layout, SearchPath, Wanted, find, search_path
 from pfedul.errors import PfedulError
 
 LAYOUT = Layout(("toy-folder",), ("part_*.bin", "test.bin"), "toy.tar.gz")

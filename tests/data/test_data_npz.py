@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data.files import SearchPath
-from pfedul.data.npz import NpzOptions, load
+from pfedul.data.datasets.files import SearchPath
+from pfedul.data.datasets.npz import NpzOptions, load
 from pfedul.errors import PfedulError
 
 X = np.random.default_rng(0).random((50, 4))

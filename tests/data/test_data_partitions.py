@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pfedul.base.registry import NoOptions
 from pfedul.data import PARTITIONS, Owners
 from pfedul.data.partitions import dirichlet, iid, imbalanced, natural, pathological, rare_class
 from pfedul.errors import PfedulError
-from pfedul.registry import NoOptions
 
 DEALT = ["iid", "dirichlet:0.3", "pathological:2", "imbalanced", "rare-class"]
 

@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 
-from pfedul.data.pickles import PickledArray, read_plain_pickle
+from pfedul.data.datasets.pickles import PickledArray, read_plain_pickle
 from pfedul.errors import PfedulError
 
 

@@ -15,9 +15,9 @@ import torch
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
+from pfedul.engine.flower.wire import MESSAGE_TYPES, open_order, open_reply, pack_reply
 from pfedul.flower import server_app
 from pfedul.flower.client import answer
-from pfedul.flower.wire import MESSAGE_TYPES, open_order, open_reply, pack_reply
 
 WAIT_SECONDS = 300.0
 

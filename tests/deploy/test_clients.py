@@ -28,6 +28,7 @@ from flower_deploying import (
     until,
 )
 from flower_story import SMALL, STRONG, twin
+from pfedul.base.tensorfile import digest_file
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import make_node_key, node_key, public_form
 from pfedul.flower.deployment.command_lines import node_command
@@ -35,7 +36,6 @@ from pfedul.flower.deployment.environment import free_port, process_environment
 from pfedul.flower.deployment.layout import Layout
 from pfedul.flower.deployment.processes import end, start
 from pfedul.status import read_status
-from pfedul.tensorfile import digest_file
 
 SETTINGS = {**SMALL, "model": "cnn:width=4", "samples": 400}
 """A model with normalisation, whose statistics are shared as well."""

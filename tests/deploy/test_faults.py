@@ -43,7 +43,7 @@ from flower_deploying import (
     until,
 )
 from flower_story import SMALL, STRONG, play, twin
-from pfedul.flower.extra import QUIET
+from pfedul.engine.flower.extra import QUIET
 from pfedul.status import read_status
 
 FAULTY = {"app": "faulty"}

@@ -11,13 +11,13 @@ pytest.importorskip("flwr")
 from flwr.app import Error
 
 from pfedul import Federation, PfedulError
+from pfedul.base.tensorfile import digest_file, read_file
+from pfedul.base.tensors import Tensors
 from pfedul.client import Reply
-from pfedul.flower.wire import open_reply, pack_reply
-from pfedul.personal import as_hash
+from pfedul.engine.flower.wire import open_reply, pack_reply
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.run.personal import as_hash
 from pfedul.status import read_status
-from pfedul.tensorfile import digest_file, read_file
-from pfedul.tensors import Tensors
 from toys import WithNorm, client_data
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
@@ -344,7 +344,7 @@ def test_a_round_whose_commit_was_lost_is_played_again_to_the_same_bits(tmp_path
     operate("train", rounds=1)
     committed = {client: held_by(tmp_path, client) for client in ("c0", "c1", "c2")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pfedul.store.Store.commit", _die)
+        patch.setattr("pfedul.store.store.Store.commit", _die)
         with pytest.raises(MemoryError):
             operate("train", rounds=2)
     assert {client: held_by(tmp_path, client) for client in committed} == committed

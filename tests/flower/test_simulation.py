@@ -16,16 +16,16 @@ pytest.importorskip("ray")
 pytest.importorskip("flwr")
 
 from pfedul import PfedulError
+from pfedul.base.tensorfile import encode
 from pfedul.client import Task, Workbench
 from pfedul.engine import ClientFailure, start_engine
+from pfedul.engine.flower import extra
+from pfedul.engine.flower.sim_desk import ROOM_BYTES, explained, room_for
+from pfedul.engine.flower.sim_process import Job
+from pfedul.engine.flower.simulation import FlowerSimulationEngine
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.messages import Failure
-from pfedul.flower import extra
-from pfedul.flower.simulation import FlowerSimulationEngine
-from pfedul.flower.simulation_desk import ROOM_BYTES, explained, room_for
-from pfedul.flower.simulation_process import Job
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.tensorfile import encode
 from toys import Unpicklable, WithNorm, client_data, create, tensor_digests
 
 KINDS = [kind.name for kind in PERSONALIZATIONS]

@@ -8,9 +8,9 @@ import torch
 pytest.importorskip("flwr")
 
 from pfedul import PfedulError
+from pfedul.base.tensorfile import encode
 from pfedul.client import Reply, Task
-from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
-from pfedul.flower.wire import (
+from pfedul.engine.flower.wire import (
     Order,
     open_order,
     open_reply,
@@ -19,8 +19,8 @@ from pfedul.flower.wire import (
     pack_words,
     size_of,
 )
+from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
 from pfedul.personalization import Recalibration
-from pfedul.tensorfile import encode
 
 TENSORS = {
     "half": torch.tensor([1.5, -0.0], dtype=torch.bfloat16),

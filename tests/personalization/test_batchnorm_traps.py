@@ -6,16 +6,16 @@ The trap of choosing FedBN layers by name is in tests/test_split.py.
 import torch
 
 from pfedul import Federation
+from pfedul.base.registry import NoOptions
+from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import read_tensors
 from pfedul.client import Scratch, Task, Workbench, perform
 from pfedul.data.samples import ClientData
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.local import run_sgd, train_head
-from pfedul.registry import NoOptions
-from pfedul.server import StreamingMean
+from pfedul.server.round import StreamingMean
 from pfedul.split import split_head
-from pfedul.tensorfile import read_file
-from pfedul.tensors import read_tensors
 from toys import QUICK, WithNorm, client_data, create, samples
 
 MEAN = "body.1.running_mean"

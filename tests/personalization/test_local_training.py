@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from pfedul.base.randomness import random_stream
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.local import head_inputs, shuffled_batches, train_head
-from pfedul.randomness import random_stream
 from toys import WithNorm, samples
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import load_tensors
 from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining, Recalibration
 from pfedul.personalization.ditto import DITTO, DittoOptions
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.fedrep import FEDREP, FedRepOptions
 from pfedul.personalization.recalibration import prepare, reestimate_statistics
-from pfedul.registry import NoOptions
-from pfedul.tensors import load_tensors
 from toys import WithNorm, one_sample_job, samples
 
 MEAN, VAR, COUNT = (f"body.1.{n}" for n in ("running_mean", "running_var", "num_batches_tracked"))

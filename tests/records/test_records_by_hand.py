@@ -7,14 +7,14 @@ import torch
 
 from forgetting_kill import deep, deep_again, trained
 from pfedul import PfedulError, Settings
-from pfedul.records.kind import Extent, kind_of
+from pfedul.base.tensorfile import read_file
+from pfedul.records.base import Extent, kind_of
 from pfedul.records.norms import first_upload, read_lengths
 from pfedul.records.psi import begun_after, model_after, psi_bound, read_psi
 from pfedul.records.registry import RECORDS
 from pfedul.records.residual import round_residual
 from pfedul.records.sums import read_sum, read_total
 from pfedul.status import read_status
-from pfedul.tensorfile import read_file
 from three_clients import POINTS, Pencil, federation
 from toys import tensor_digests
 
@@ -56,7 +56,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(run):
-    from pfedul.store import Store
+    from pfedul.store.store import Store
 
     opened = Store.open(run)
     yield opened

@@ -7,8 +7,8 @@ import torch
 
 from forgetting_kill import CLIENTS, copied, deep, deep_again, trained
 from pfedul import Federation, PfedulError
-from pfedul.store import FISHER_TOTAL_FILE, fisher_file
-from pfedul.tensorfile import read_file
+from pfedul.base.tensorfile import read_file
+from pfedul.store.store import FISHER_TOTAL_FILE, fisher_file
 from toys import OneWeight, tensor_digests
 
 SHARED_PARAMETERS = {

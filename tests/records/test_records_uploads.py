@@ -3,8 +3,8 @@
 import torch
 
 from forgetting_kill import deep, deep_again, trained
+from pfedul.base.tensorfile import read_file
 from pfedul.records.uploads import last_upload
-from pfedul.tensorfile import read_file
 
 
 def test_the_weighted_mean_of_the_last_uploads_is_the_shared_model(tmp_path):

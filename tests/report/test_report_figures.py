@@ -4,7 +4,7 @@ import pytest
 
 from pfedul import PfedulError
 from pfedul.report import save_plan, save_score_map
-from pfedul.unlearn.plan import LayerPlan, Plan, PlanOptions
+from pfedul.unlearn.pfedul.plan import LayerPlan, Plan, PlanOptions
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

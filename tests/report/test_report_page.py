@@ -8,8 +8,8 @@ import pytest
 from matplotlib import colormaps, colors
 
 from pfedul import PfedulError
+from pfedul.base.text import MINUS
 from pfedul.report import FORMATS, write_report
-from pfedul.report.words import MINUS
 from report import example_material as example
 
 SECTIONS = ["request", "layers", "clients", "attacks", "controls", "cost", "repeat", "glossary"]

@@ -10,13 +10,13 @@ from torch import nn
 
 from pfedul.at_client.distil import distil
 from pfedul.at_client.prompt import fit_prompt
+from pfedul.base.randomness import derive_seed
+from pfedul.base.registry import NoOptions
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import Job, LocalTraining
 from pfedul.personalization.fedper import FEDPER
-from pfedul.randomness import derive_seed
-from pfedul.registry import NoOptions
 from pfedul.unlearn.distillation.adam import adam_step, no_moments
 from pfedul.unlearn.distillation.conditions import class_embeddings, label_distribution
 from pfedul.unlearn.distillation.generator import NOISE, generator_for, noise, parameters_of

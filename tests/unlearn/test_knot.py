@@ -7,15 +7,15 @@ from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, tra
 from pfedul import Federation
 from pfedul.at_client import SharedTraining, train_shared
 from pfedul.audit.state import state_of
+from pfedul.base.randomness import random_stream
+from pfedul.base.tensorfile import read_file
 from pfedul.client import Task, one_thread
-from pfedul.clusters import Clusters
+from pfedul.clusters.layout import Clusters
 from pfedul.errors import PfedulError
-from pfedul.personalization.job import Job
-from pfedul.randomness import random_stream
-from pfedul.server import StreamingMean
+from pfedul.personalization.base import Job
+from pfedul.server.round import StreamingMean
 from pfedul.status import read_status
-from pfedul.store import INIT_FILE, checkpoint_file, cluster_file
-from pfedul.tensorfile import read_file
+from pfedul.store.store import INIT_FILE, checkpoint_file, cluster_file
 from toys import QUICK, OneWeight, client_data, create, tensor_digests
 
 CLUSTERED = {"clusters": 2, "record": "none"}
@@ -79,7 +79,7 @@ def test_cosines_of_the_opening_rounds_are_those_of_the_first_updates(tmp_path, 
         seen.update(traits)
         return dict.fromkeys(traits, 1) | {"c1": count}
 
-    monkeypatch.setattr("pfedul.clustering.assign", note)
+    monkeypatch.setattr("pfedul.clusters.forming.assign", note)
     with create(tmp_path / "run", **CLUSTERED) as federation:
         initial = federation.store.read(INIT_FILE)
         federation.train(1)

@@ -23,11 +23,11 @@ from linear import (
     weight,
 )
 from linear import TARGET as LINEAR_TARGET
+from pfedul.base.tensors import PIECE
+from pfedul.base.vectors import flat, orthogonal_part, unflat
 from pfedul.errors import PfedulError
-from pfedul.tensors import PIECE
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.fedosd import osd_direction, without
-from pfedul.unlearn.vectors import flat, orthogonal_part, unflat
 
 
 def matrix(rows: int, columns: int, seed: int = 0) -> torch.Tensor:

@@ -22,13 +22,13 @@ from linear import (
     normed,
 )
 from linear import TARGET as LINEAR_TARGET
+from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.errors import PfedulError
-from pfedul.randomness import derive_seed, random_stream
 from pfedul.records.uploads import last_upload
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.pga import reference_model
 from pfedul.unlearn.methods.pga import square_radius as found_radius
-from pfedul.unlearn.work import Work
 
 
 def uploads(linear, name: str = NAME) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from at_request import work_on
 from forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from pfedul import Federation
-from pfedul.tensorfile import read_file
+from pfedul.base.tensorfile import read_file
 from pfedul.unlearn.distillation.run import label_gates
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.mimir import MimirOptions, fitted_prompts

@@ -12,9 +12,9 @@ from forgetting_kill import TARGET, copied, deep_again, trained
 from pfedul import Federation
 from pfedul.adapters import AdapterKind, fixed_factor, mask_positions
 from pfedul.at_client import WORK
+from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import read_tensors
 from pfedul.personalization.fedper import FEDPER
-from pfedul.tensorfile import read_file
-from pfedul.tensors import read_tensors
 from pfedul.unlearn.methods.fused import FusedOptions, candidates, critical_layers, moves
 from toys import QUICK, OneWeight, WithNorm, client_data, one_sample_job, samples
 

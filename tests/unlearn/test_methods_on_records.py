@@ -9,8 +9,8 @@ import torch
 import linear
 from forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from pfedul import Federation, PfedulError
-from pfedul.randomness import derive_seed
-from pfedul.tensorfile import read_file
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensorfile import read_file
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.federaser import calibrated
 from three_clients import POINTS, Pencil, body_step, federation, head_step, mean
@@ -151,8 +151,8 @@ def test_statistics_of_a_replay_are_the_plain_mean_of_what_clients_send(tmp_path
 
 def _overwrite(run, file, tensors):
     """Put other tensors in the place of a file of the run, in its ledger too."""
-    from pfedul.ledger import Ledger
-    from pfedul.tensorfile import digest, encode
+    from pfedul.base.tensorfile import digest, encode
+    from pfedul.store.ledger import Ledger
 
     data = encode(tensors)
     file.write_bytes(data)

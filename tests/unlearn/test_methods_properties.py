@@ -10,9 +10,9 @@ import forgetting_kill
 from forgetting_kill import CLIENTS, TARGET, copied
 from methods import RECORD, SETTINGS, SPECS
 from pfedul.at_client import WORK, Done
+from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
-from pfedul.tensorfile import read_file
-from pfedul.unlearn.method import MethodFailed
+from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.methods import METHODS
 from toys import tensor_digests, uneven_data
 

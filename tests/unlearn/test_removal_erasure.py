@@ -10,10 +10,10 @@ import torch
 
 from forgetting_kill import TARGET, copied, deep_again, trained
 from pfedul import Federation
+from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
-from pfedul.ledger import Ledger
-from pfedul.tensorfile import read_file
-from pfedul.unlearn.requests import CLIENT_TABLES
+from pfedul.store.ledger import Ledger
+from pfedul.store.requests import CLIENT_TABLES
 from toys import QUICK, WithNorm, client_data
 
 WINDOW = 16

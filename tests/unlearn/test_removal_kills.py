@@ -11,7 +11,7 @@ import pytest
 
 from forgetting_kill import TARGET, copied, deep_again, trained
 from pfedul import PfedulError
-from pfedul.records.stored import FisherRecorder
+from pfedul.records.fisher_on_disk import FisherRecorder
 from pfedul.status import read_status
 from pfedul.unlearn import removal
 from toys import tensor_digests

@@ -7,8 +7,8 @@ import torch
 
 from forgetting_kill import TARGET, copied, deep, deep_again, trained
 from pfedul import PfedulError
+from pfedul.base.tensorfile import read_file
 from pfedul.status import read_status
-from pfedul.tensorfile import read_file
 from toys import client_data, tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from forgetting_kill import TARGET, copied, deep_again, trained
+from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import size_in_bytes
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.tensorfile import read_file
-from pfedul.tensors import size_in_bytes
 from toys import client_data, tensor_digests
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]

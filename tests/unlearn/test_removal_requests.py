@@ -7,10 +7,10 @@ import torch
 
 from forgetting_kill import TARGET, copied, deep, deep_again, trained
 from pfedul import PfedulError
+from pfedul.base.tensorfile import read_file
 from pfedul.client import perform
-from pfedul.tensorfile import read_file
-from pfedul.unlearn.attribution import layer_scores
-from pfedul.unlearn.method import MethodFailed
+from pfedul.unlearn.base import MethodFailed
+from pfedul.unlearn.pfedul.scores import layer_scores
 from toys import client_data, create, tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -10,18 +10,18 @@ import torch
 from clock import priced, stopped
 from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
 from pfedul import Federation
-from pfedul.audit.preparing import trained_oracles
-from pfedul.audit.retraining import oracle_recipes
+from pfedul.audit.models import trained_oracles
+from pfedul.base.tensors import size_in_bytes
 from pfedul.client import ACTIONS, Task
 from pfedul.errors import PfedulError
-from pfedul.ledger import Ledger
 from pfedul.personalization import PERSONALIZATIONS, Recalibration
 from pfedul.personalization.local import batches
-from pfedul.server import MeanOverflows
-from pfedul.tensors import size_in_bytes
-from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.method import MethodFailed
+from pfedul.run.retrained import oracle_recipes
+from pfedul.server.round import MeanOverflows
+from pfedul.store.ledger import Ledger
+from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, spent_by_method
 from pfedul.unlearn.prices import Prices, Seen, learnt
 from pfedul.unlearn.removal import doomed_files

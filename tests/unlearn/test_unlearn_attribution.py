@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from both_ways import compiled_or_not as compiled_or_not
+from pfedul.base.tensors import PIECE
 from pfedul.split import Layer
-from pfedul.tensors import PIECE
-from pfedul.unlearn.attribution import ROUNDING, layer_scores, select, threshold
+from pfedul.unlearn.pfedul.scores import ROUNDING, layer_scores, select, threshold
 
 LAYERS = [Layer("one", ("w", "b"), 3), Layer("two", ("v",), 1)]
 

@@ -9,7 +9,7 @@ import torch
 from both_ways import compiled_or_not as compiled_or_not
 from pfedul.errors import PfedulError
 from pfedul.unlearn import CORRECTIONS
-from pfedul.unlearn.corrections import Corrected, LayerView
+from pfedul.unlearn.pfedul.corrections import Corrected, LayerView
 
 
 def tensors(w: list[float], b: list[float]) -> dict[str, torch.Tensor]:

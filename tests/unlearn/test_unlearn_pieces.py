@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from both_ways import compiled_or_not as compiled_or_not
-from pfedul.tensors import PIECE, norm, pieces, square_sum
+from pfedul.base.tensors import PIECE, norm, pieces, square_sum
 from pfedul.unlearn import CORRECTIONS
-from pfedul.unlearn.corrections import Corrected, LayerView, one_pass
-from pfedul.unlearn.corrections import shares as shares_module
-from pfedul.unlearn.corrections.shares import cut
+from pfedul.unlearn.pfedul.corrections import Corrected, LayerView, one_pass
+from pfedul.unlearn.pfedul.corrections import shares as shares_module
+from pfedul.unlearn.pfedul.corrections.shares import cut
 
 LONG = 2 * PIECE + 123
 

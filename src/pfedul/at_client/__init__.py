@@ -11,8 +11,8 @@ from pfedul.at_client.projected_ascent import ProjectedAscent as ProjectedAscent
 from pfedul.at_client.projected_ascent import ascend_in_ball
 from pfedul.at_client.prompt import PromptFitting as PromptFitting
 from pfedul.at_client.prompt import fit_prompt
-from pfedul.at_client.shared_only import SharedTraining as SharedTraining
-from pfedul.at_client.shared_only import train_shared
+from pfedul.unlearn.training import SharedTraining as SharedTraining
+from pfedul.unlearn.training import train_shared
 
 WORK: dict[str, ClientWork] = {
     "train-shared": train_shared,

@@ -15,15 +15,10 @@ from torch.func import functional_call
 
 from pfedul.adapters import Adapter, AdapterKind, with_values
 from pfedul.at_client.kind import Done
-from pfedul.at_client.shared_only import (
-    SharedTraining,
-    options_from,
-    settings_of,
-    shared_model,
-)
-from pfedul.personalization.job import Job
+from pfedul.base.tensors import Tensors
+from pfedul.personalization.base import Job
 from pfedul.personalization.local import frozen, run_sgd
-from pfedul.tensors import Tensors
+from pfedul.unlearn.training import SharedTraining, options_from, settings_of, shared_model
 
 
 @dataclass(frozen=True)

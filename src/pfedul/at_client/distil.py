@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from pfedul.at_client.kind import Done
-from pfedul.at_client.shared_only import options_from
-from pfedul.personalization.job import Job
-from pfedul.randomness import derive_seed
-from pfedul.tensors import Tensors
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensors import Tensors
+from pfedul.personalization.base import Job
 from pfedul.unlearn.distillation.adam import no_moments
 from pfedul.unlearn.distillation.generator import generator_for
 from pfedul.unlearn.distillation.lens import Lens, lens_on
@@ -23,6 +22,7 @@ from pfedul.unlearn.distillation.loop import Cast, Side, State, iterate
 from pfedul.unlearn.distillation.options import DistilOptions
 from pfedul.unlearn.distillation.packing import packed, part_of
 from pfedul.unlearn.distillation.parts import one_input
+from pfedul.unlearn.training import options_from
 
 
 def distil(job: Job, how: Mapping[str, Any], extra: Tensors) -> Done:

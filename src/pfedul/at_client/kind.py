@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pfedul.personalization.job import Job
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
+from pfedul.personalization.base import Job
 
 EXTRA = "extra/"
 """Before the names of tensors that travel with the shared ones and are none of the model's."""

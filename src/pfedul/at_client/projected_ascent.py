@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from pfedul.at_client.kind import Done
-from pfedul.at_client.shared_only import SharedTraining, options_from, run, shared_model
-from pfedul.personalization.job import Job
-from pfedul.tensors import Tensors, read_tensors
-from pfedul.unlearn.vectors import square_distance
+from pfedul.base.tensors import Tensors, read_tensors
+from pfedul.base.vectors import square_distance
+from pfedul.personalization.base import Job
+from pfedul.unlearn.training import SharedTraining, options_from, run, shared_model
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from pfedul.at_client.kind import Done
-from pfedul.at_client.shared_only import SharedTraining, options_from, settings_of
-from pfedul.personalization.job import Job
+from pfedul.base.tensors import Tensors, load_tensors
+from pfedul.personalization.base import Job
 from pfedul.personalization.local import frozen, run_sgd
-from pfedul.tensors import Tensors, load_tensors
 from pfedul.unlearn.distillation.lens import lens_on
+from pfedul.unlearn.training import SharedTraining, options_from, settings_of
 
 
 @dataclass(frozen=True)

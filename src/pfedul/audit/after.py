@@ -14,21 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pfedul.audit import ledger as ledger_of
+from pfedul.audit.ask.answers import ask_all, surfaces_of
+from pfedul.audit.ask.samples import check_enough, draw_exam
 from pfedul.audit.brought import check_labels
-from pfedul.audit.evidence import circumstances, client_figures, examined, removal_part
-from pfedul.audit.exam import check_enough, draw_exam
-from pfedul.audit.examination import Case, Examiner
+from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
+from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.levels import Level
-from pfedul.audit.preparing import Retrained, trained_oracles
-from pfedul.audit.questioning import ask_all, surfaces_of
+from pfedul.audit.models import Retrained, trained_oracles
 from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_since
-from pfedul.audit.retraining import Recipe, oracle_recipes
 from pfedul.audit.state import state_of
 from pfedul.data import ClientData, parse_backdoor
 from pfedul.errors import PfedulError
-from pfedul.store import SHARED_FILE
-from pfedul.unlearn import requests
+from pfedul.run.retrained import Recipe, oracle_recipes
+from pfedul.store import audits as ledger_of
+from pfedul.store import requests
+from pfedul.store.store import SHARED_FILE
 from pfedul.unlearn.removal import OnStage
 
 if TYPE_CHECKING:

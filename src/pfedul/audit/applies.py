@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfedul.audit.ledger import REHEARSAL, Audit
+from pfedul.store.audits import REHEARSAL, Audit
 
 _HASHES = {
     "shared_before": (

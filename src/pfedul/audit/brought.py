@@ -10,7 +10,7 @@ import torch
 
 from pfedul.client import Workbench
 from pfedul.data import ClientData
-from pfedul.data.npz import read_parts
+from pfedul.data.datasets.npz import read_parts
 from pfedul.errors import PfedulError
 
 if TYPE_CHECKING:

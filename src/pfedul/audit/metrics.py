@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedul.base.randomness import numpy_generator
 from pfedul.errors import PfedulError
-from pfedul.randomness import numpy_generator
 
 Accuracies = Mapping[str, float]
 """Client -> accuracy of its personal model on its own test samples."""

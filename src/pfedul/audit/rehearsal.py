@@ -16,13 +16,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfedul.audit import ledger as ledger_of
-from pfedul.audit.evidence import circumstances, client_figures, examined, removal_part
-from pfedul.audit.exam import Exam
-from pfedul.audit.examination import Case, Examiner
+from pfedul.audit.ask.answers import Answers, ask_all, surfaces_of
+from pfedul.audit.ask.samples import Exam
+from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
+from pfedul.audit.evidence.relearning import old_accuracy, relearn_time
+from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.levels import Level
-from pfedul.audit.places import COPY, clear_rehearsal, copies_erased
-from pfedul.audit.preparing import (
+from pfedul.audit.models import (
     Removed,
     Retrained,
     check_ready,
@@ -34,13 +34,13 @@ from pfedul.audit.preparing import (
     unlearned_twins,
     untouched_state,
 )
-from pfedul.audit.questioning import Answers, ask_all, surfaces_of
-from pfedul.audit.relearn_time import old_accuracy, relearn_time
-from pfedul.audit.retraining import Recipe, oracle_recipes, replies_left, twin_recipes
 from pfedul.audit.state import State
-from pfedul.options import option_name
+from pfedul.base.options import option_name
+from pfedul.run.retrained import Recipe, oracle_recipes, replies_left, twin_recipes
+from pfedul.store import audits as ledger_of
+from pfedul.store.copies import COPY, clear_rehearsal, copies_erased
 from pfedul.unlearn.checks import check_away, check_method
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.removal import OnStage
 from pfedul.unlearn.scores import known_scores
 

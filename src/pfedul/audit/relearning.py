@@ -10,11 +10,11 @@ but the tensors passes from one epoch to the next.
 from __future__ import annotations
 
 from pfedul.audit.attacks.relearn import epochs_to_return
+from pfedul.base.randomness import random_stream
+from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.client import Workbench, measure, one_thread
 from pfedul.data.samples import Samples
 from pfedul.personalization.local import run_sgd, trainable
-from pfedul.randomness import random_stream
-from pfedul.tensors import Tensors, load_tensors
 
 
 def relearning_curve(

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.client import Task, Workbench, perform, scratch_of
-from pfedul.clusters import Clusters
+from pfedul.clusters.layout import Clusters
 from pfedul.personalization import Recalibration
-from pfedul.tensors import Tensors, read_tensors
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pfedul.audit.preparing import personal_of
-from pfedul.audit.retraining import Recipe, open_recipe
-from pfedul.clusters import Clusters
+from pfedul.audit.models import personal_of
+from pfedul.base.tensorfile import digest
+from pfedul.base.tensors import Tensors
+from pfedul.clusters.layout import Clusters
+from pfedul.run.retrained import Recipe, open_recipe
 from pfedul.settings import Settings
-from pfedul.tensorfile import digest
-from pfedul.tensors import Tensors
-from pfedul.unlearn.method import Method
+from pfedul.unlearn.base import Method
 from pfedul.unlearn.removal import OnStage
 
 if TYPE_CHECKING:

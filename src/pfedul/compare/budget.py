@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pfedul.base.registry import write
 from pfedul.compare.cells import Cell
-from pfedul.registry import write
-from pfedul.unlearn.forget_options import ForgetOptions
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, spent, spent_by_method
 
 UNIT = "pfedul"

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from pfedul.base.options import option_name, plain_type
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
-from pfedul.options import option_name, plain_type
-from pfedul.randomness import derive_seed
-from pfedul.tensorfile import digest
-from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.method import Method
+from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.options import ForgetOptions
 
 ALL = "all"
 RECALIBRATE = "+recalibrate"

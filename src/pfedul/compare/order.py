@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pfedul.audit.exam import Exam
-from pfedul.audit.questioning import Answers
-from pfedul.audit.verdict import Verdict
-from pfedul.clusters import Clusters
+from pfedul.audit.ask.answers import Answers
+from pfedul.audit.ask.samples import Exam
+from pfedul.audit.judge.verdict import Verdict
+from pfedul.base.tensors import Tensors
+from pfedul.clusters.layout import Clusters
 from pfedul.settings import Settings
-from pfedul.tensors import Tensors
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.options import ForgetOptions
 
 
 @dataclass(frozen=True, eq=False)

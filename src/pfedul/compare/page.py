@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pfedul.audit.surfaces import SURFACES
-from pfedul.compare.places import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, SCATTER_FILE, write_json
+from pfedul.audit.ask.surfaces import SURFACES
+from pfedul.base.text import counted, readable, sentence
+from pfedul.compare.folder import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, SCATTER_FILE, write_json
 from pfedul.compare.scatter import save_scatter, scatter_figure
 from pfedul.compare.tables import (
     attack_tables,
@@ -23,8 +24,7 @@ from pfedul.compare.words import verdict_words as verdict_words
 from pfedul.report.blocks import Block, Code, Facts, Gallery, Items, Page, Section, Text
 from pfedul.report.html import as_html
 from pfedul.report.markdown import as_markdown
-from pfedul.report.words import counted, readable, sentence
-from pfedul.store import own_errors
+from pfedul.store.store import own_errors
 
 Json = Mapping[str, Any]
 

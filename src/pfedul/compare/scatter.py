@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.text import counted, number, signed
 from pfedul.compare.dots import TITLE, Dot, Picture, picture_of
 from pfedul.compare.naming import MARK, draw_names
 from pfedul.compare.words import OWN_BASE
 from pfedul.report.blocks import Figure
-from pfedul.report.series import BAND, GRID, INK, PAGE, SERIES, on_white
-from pfedul.report.words import counted, number, signed
-from pfedul.store import own_errors
+from pfedul.report.style import BAND, GRID, INK, PAGE, SERIES, on_white
+from pfedul.store.store import own_errors
 
 Json = Mapping[str, Any]
 Paint = Mapping[str, str]

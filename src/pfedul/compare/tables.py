@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from pfedul.base.text import number, readable, signed
 from pfedul.compare.words import (
     NO_RESULT,
     amount,
@@ -17,8 +18,7 @@ from pfedul.compare.words import (
     verdicts_of,
 )
 from pfedul.report.blocks import Table
-from pfedul.report.words import number, readable, signed
-from pfedul.show import human_bytes
+from pfedul.terminal.console import human_bytes
 
 Json = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pfedul.report.words import MISSING, counted, number, readable, signed
+from pfedul.base.text import MISSING, counted, number, readable, signed
 
 Json = Mapping[str, Any]
 

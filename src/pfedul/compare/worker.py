@@ -20,21 +20,21 @@ from typing import Any
 import cloudpickle
 import torch
 
-from pfedul.audit.evidence import test_row, untested_surfaces
-from pfedul.audit.examination import Case, Examiner
-from pfedul.audit.places import copy_run
-from pfedul.audit.questioning import ask, surfaces_of
+from pfedul.audit.ask.answers import ask, surfaces_of
+from pfedul.audit.evidence.document import test_row, untested_surfaces
+from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.state import state_of
 from pfedul.audit.threads import one_core
 from pfedul.client import Workbench
+from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.order import Order, Result
-from pfedul.compare.places import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.ledger import Ledger
-from pfedul.store import LEDGER_FILE, Store
-from pfedul.unlearn import requests
-from pfedul.unlearn.method import MethodFailed
+from pfedul.store import requests
+from pfedul.store.copies import copy_run
+from pfedul.store.ledger import Ledger
+from pfedul.store.store import LEDGER_FILE, Store
+from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.removal import OnStage, forget
 

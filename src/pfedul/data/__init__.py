@@ -8,8 +8,8 @@ from pfedul.data.backdoor import (
     triggered,
     with_backdoor,
 )
-from pfedul.data.dataset import Dataset, DatasetKind, Owners
 from pfedul.data.datasets import DATASETS
+from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
 from pfedul.data.fingerprint import fingerprint
 from pfedul.data.load import load_clients
 from pfedul.data.own import own_clients

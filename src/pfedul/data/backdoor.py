@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
+from pfedul.base.randomness import numpy_generator
+from pfedul.base.registry import FreeName
 from pfedul.data.samples import FederatedData, Samples, TensorSamples
 from pfedul.errors import PfedulError
-from pfedul.randomness import numpy_generator
-from pfedul.registry import FreeName
 
 _IMAGE, _VECTOR = 3, 1  # dimensions of one sample
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from pfedul.data.client_ids import check_ids
-from pfedul.data.dataset import Dataset
 from pfedul.data.datasets import DATASETS
-from pfedul.data.files import search_path
+from pfedul.data.datasets.base import Dataset
+from pfedul.data.datasets.files import search_path
 from pfedul.data.partitions import PARTITIONS
-from pfedul.data.partitions.partition import Holdings
+from pfedul.data.partitions.base import Holdings
 from pfedul.data.samples import ClientData, FederatedData
 from pfedul.data.small_clients import policy, without_small
 from pfedul.data.thin import take, thin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pfedul.data.partitions.partition import ClientIndices, Holdings
+from pfedul.data.partitions.base import ClientIndices, Holdings
 from pfedul.errors import PfedulError
 
 _SHOWN = 5

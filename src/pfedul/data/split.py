@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.randomness import numpy_generator
+from pfedul.base.randomness import numpy_generator
 
 ONE_IN = 5
 # Constant, so that what is a test sample never depends on a run's seed.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pfedul.data.dataset import Dataset, Owners
+from pfedul.base.randomness import numpy_generator
+from pfedul.data.datasets.base import Dataset, Owners
 from pfedul.data.partitions.deal import Indices
 from pfedul.data.samples import TensorSamples
-from pfedul.randomness import numpy_generator
 
 
 def thin(dataset: Dataset, samples: int | None, seed: int) -> Dataset:

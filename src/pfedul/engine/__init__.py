@@ -12,8 +12,8 @@ from pfedul.client import Workbench
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.processes import ClientFailure as ClientFailure
 from pfedul.engine.processes import ProcessesEngine
-from pfedul.engine.protocol import Engine as Engine
 from pfedul.errors import PfedulError
+from pfedul.protocol import Engine as Engine
 
 ENGINES = ("auto", "inline", "processes", "flower-simulation")
 
@@ -28,7 +28,7 @@ def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:
     if name == "processes":
         return ProcessesEngine(bench, count)
     if name == "flower-simulation":
-        from pfedul.flower.simulation import FlowerSimulationEngine
+        from pfedul.engine.flower.simulation import FlowerSimulationEngine
 
         return FlowerSimulationEngine(bench, count)
     raise PfedulError(f"Unknown engine '{name}'; known are: {', '.join(ENGINES)}.")

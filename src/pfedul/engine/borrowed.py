@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
+from pfedul.base.tensors import Tensors
 from pfedul.client import Reply, Task
-from pfedul.engine.protocol import Engine, LocatePersonal
-from pfedul.tensors import Tensors
+from pfedul.protocol import Engine, LocatePersonal
 
 
 class BorrowedEngine:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import Tensors
+from pfedul.base.threads import warm_up
 from pfedul.client import Reply, Task, Workbench, perform, scratch_of
-from pfedul.engine.protocol import LocatePersonal
-from pfedul.tensorfile import read_file
-from pfedul.tensors import Tensors
-from pfedul.warming import warm_up
+from pfedul.protocol import LocatePersonal
 
 
 class InlineEngine:

@@ -22,12 +22,12 @@ from pathlib import Path
 import cloudpickle
 import torch
 
+from pfedul.base.tensors import Tensors
 from pfedul.client import Reply, Task, Workbench
 from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
-from pfedul.engine.protocol import LocatePersonal
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import Hindrance, PfedulError
-from pfedul.tensors import Tensors
+from pfedul.protocol import LocatePersonal
 
 BUFFERS_PER_WORKER = 2
 """One that the server reads while the worker fills the other."""

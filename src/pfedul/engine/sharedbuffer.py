@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
 
 _ALIGNMENT = 64  # as torch's own allocator does, so that computing on a view is as fast
 

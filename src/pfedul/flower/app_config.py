@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.options import check_options, option, option_name
 from pfedul.errors import PfedulError
-from pfedul.options import check_options, option, option_name
 from pfedul.settings import Settings
-from pfedul.unlearn.forget_options import ForgetOptions
+from pfedul.unlearn.options import ForgetOptions
 
 ACTIONS = ("train", "forget", "evaluate", "status", "inspect", "recalibrate", "admit")
 

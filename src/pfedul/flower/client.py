@@ -17,17 +17,17 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from pfedul.assembly import assemble, input_shape, load_data, own_data
 from pfedul.at_client import split_extra
+from pfedul.base.tensors import Tensors
 from pfedul.client import Reply, Workbench, perform, scratch_of
 from pfedul.data import FederatedData, fingerprint
+from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
 from pfedul.federation import check_same_tensors
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
-from pfedul.flower.wire import MESSAGE_TYPES, Order, open_order, pack_reply, pack_words
 from pfedul.member import member_of
+from pfedul.run.assembly import assemble, input_shape, load_data, own_data
 from pfedul.settings import OWN, Settings
-from pfedul.tensors import Tensors
 
 MAKES_PERSONAL = {"fit", "recalibrate"}
 """Tasks that end with new personal tensors."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfedul.client import Task
+from pfedul.engine.flower.wire import Order
 from pfedul.federation import Federation
 from pfedul.flower.identity import online_nodes
 from pfedul.flower.queries import Server, Words, ask
-from pfedul.flower.wire import Order
-from pfedul.ledger import Statement, insert
-from pfedul.rows import now
+from pfedul.store.ledger import Statement, insert
+from pfedul.store.tables import now
 
 
 def confirm_erasures(server: Server, federation: Federation) -> None:

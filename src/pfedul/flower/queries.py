@@ -9,13 +9,13 @@ from typing import Any
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from pfedul.assembly import ModelFactory
 from pfedul.client import Task
+from pfedul.engine.flower.grid import Exchange, Traffic, lifetime, unreadable
+from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
 from pfedul.flower.app_config import AppOptions
-from pfedul.flower.engine import Exchange, Traffic, lifetime, unreadable
-from pfedul.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
-from pfedul.ledger import Statement, insert
-from pfedul.rows import now
+from pfedul.run.assembly import ModelFactory
+from pfedul.store.ledger import Statement, insert
+from pfedul.store.tables import now
 
 Words = Mapping[str, Any]
 

@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pfedul.assembly import ModelFactory, assemble_at_server, check_clients
+from pfedul.base.tensors import read_tensors
 from pfedul.client import Task, Workbench
 from pfedul.data.client_ids import check_ids
+from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import (
     AT_NODES,
@@ -25,11 +26,9 @@ from pfedul.federation import (
     named,
     read_settings,
 )
-from pfedul.flower.engine import Federated, FlowerEngine, Traffic
 from pfedul.flower.identity import Introduced, ask_who, binding_row, bound_keys, online_nodes
 from pfedul.flower.queries import Server, traffic_row
-from pfedul.ledger import Ledger, Statement, insert
-from pfedul.rows import client_row, run_rows, settings_row
+from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
 from pfedul.settings import (
     OWN,
     Settings,
@@ -40,8 +39,9 @@ from pfedul.settings import (
     read_toml,
     write_toml,
 )
-from pfedul.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, Store, refuse_unusable
-from pfedul.tensors import read_tensors
+from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, Store, refuse_unusable
+from pfedul.store.tables import client_row, run_rows, settings_row
 
 WAIT_SECONDS = 1.0
 

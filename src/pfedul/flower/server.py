@@ -16,8 +16,6 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from pfedul.admission import admit
-from pfedul.assembly import ModelFactory
 from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
@@ -28,12 +26,14 @@ from pfedul.flower.farewell import confirm_erasures
 from pfedul.flower.identity import Introduced, binding_row, meet_strangers
 from pfedul.flower.queries import Server
 from pfedul.flower.remote import open_or_create, wait_for_nodes
-from pfedul.ledger import insert
-from pfedul.rows import no_stranger_row, now
-from pfedul.server import TooFewReplies
-from pfedul.show import evaluation_data
+from pfedul.run.admission import admit
+from pfedul.run.assembly import ModelFactory
+from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
-from pfedul.unlearn.requests import NOT_CONFIRMED, read_outcome, read_request
+from pfedul.store.ledger import insert
+from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
+from pfedul.store.tables import no_stranger_row, now
+from pfedul.terminal.console import evaluation_data
 
 _LOG = logging.getLogger("flwr")
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
+from pfedul.models.base import ModelKind, check_classes
 from pfedul.models.cnn import CNN
-from pfedul.models.kind import ModelKind, check_classes
 from pfedul.models.mlp import MLP
 from pfedul.models.resnet import RESNET18, resnet18
-from pfedul.registry import Registry
 
 __all__ = ["MODELS", "ModelKind", "build_model", "resnet18"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pfedul.models.kind import ModelKind, image_shape, require_choice, require_positive
+from pfedul.models.base import ModelKind, image_shape, require_choice, require_positive
 
 _POOLING = 4  # two poolings halve height and width twice
 _HIDDEN_PER_WIDTH = 16  # 512 units for 32 channels, as in the paper

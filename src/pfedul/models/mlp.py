@@ -9,7 +9,7 @@ from math import prod
 
 from torch import Tensor, nn
 
-from pfedul.models.kind import ModelKind, require_choice, require_positive
+from pfedul.models.base import ModelKind, require_choice, require_positive
 
 
 @dataclass(frozen=True)

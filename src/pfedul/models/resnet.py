@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from pfedul.errors import PfedulError
-from pfedul.models.kind import (
+from pfedul.models.base import (
     ModelKind,
     check_classes,
     image_shape,

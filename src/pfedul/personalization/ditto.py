@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from pfedul.personalization.job import Fitted, Job, Personalization, Recalibration
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
+from pfedul.personalization.base import Fitted, Job, Personalization, Recalibration
 from pfedul.personalization.local import run_sgd, trainable
 from pfedul.split import split_whole
-from pfedul.tensors import Tensors, load_tensors, read_tensors
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """FedAvg: one model for all, nothing personal. The reference that the others depart from."""
 
-from pfedul.personalization.job import Personalization
+from pfedul.base.registry import NoOptions
+from pfedul.personalization.base import Personalization
 from pfedul.personalization.local import fit_everything
 from pfedul.personalization.recalibration import keep_nothing
-from pfedul.registry import NoOptions
 from pfedul.split import split_all_shared
 
 FEDAVG = Personalization(

@@ -4,10 +4,10 @@ Weight, bias, running statistics and the batch counter of every BatchNorm stay
 with the client. A model without any is refused: FedBN would silently be FedAvg.
 """
 
-from pfedul.personalization.job import Personalization
+from pfedul.base.registry import NoOptions
+from pfedul.personalization.base import Personalization
 from pfedul.personalization.local import fit_everything
 from pfedul.personalization.recalibration import refit_norm
-from pfedul.registry import NoOptions
 from pfedul.split import split_norm
 
 FEDBN = Personalization(

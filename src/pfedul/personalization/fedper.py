@@ -1,9 +1,9 @@
 """FedPer: a shared body under a personal head, trained together."""
 
-from pfedul.personalization.job import Personalization
+from pfedul.base.registry import NoOptions
+from pfedul.personalization.base import Personalization
 from pfedul.personalization.local import fit_everything
 from pfedul.personalization.recalibration import refit_head
-from pfedul.registry import NoOptions
 from pfedul.split import split_head
 
 FEDPER = Personalization(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.personalization.job import Fitted, Job, Personalization
+from pfedul.base.tensors import load_tensors
+from pfedul.personalization.base import Fitted, Job, Personalization
 from pfedul.personalization.local import (
     frozen,
     head_parts,
@@ -21,7 +22,6 @@ from pfedul.personalization.local import (
 )
 from pfedul.personalization.recalibration import refit_head
 from pfedul.split import split_head
-from pfedul.tensors import load_tensors
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pfedul.base.tensors import load_tensors, read_tensors
 from pfedul.data.samples import Samples, TensorSamples
-from pfedul.personalization.job import Fitted, Job, LocalTraining
-from pfedul.tensors import load_tensors, read_tensors
+from pfedul.personalization.base import Fitted, Job, LocalTraining
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits, labels) -> one number to go down on."""

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.data.samples import Samples
-from pfedul.personalization.job import Job, Recalibration
+from pfedul.personalization.base import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH, frozen, run_sgd, train_head
 from pfedul.split import Split
-from pfedul.tensors import Tensors, load_tensors, read_tensors
 
 _STATISTICS = ("running_mean", "running_var")
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
+from pfedul.base.tensors import Tensors
 from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
-from pfedul.tensors import Tensors
 
 
 def exact_fisher(

@@ -15,9 +15,9 @@ from typing import Protocol
 import torch
 from torch import Generator, Size, Tensor
 
+from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.errors import PfedulError
 from pfedul.split import Layer
-from pfedul.tensors import Tensors, size_in_bytes
 
 
 class FisherSource(Protocol):

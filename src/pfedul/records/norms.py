@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, changes
-from pfedul.store import Store, record_file
-from pfedul.tensors import Tensors, norm
+from pfedul.base.tensors import Tensors, norm
+from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, changes
+from pfedul.store.store import Store, record_file
 
 FIRST = "norms-first"
 """The folder of what clients sent in the first round."""

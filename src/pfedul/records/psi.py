@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
+from pfedul.base.tensors import Tensors, norm
+from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
 from pfedul.records.residual import round_residual
-from pfedul.store import INIT_FILE, Store, record_file
-from pfedul.tensors import Tensors, norm
+from pfedul.store.store import INIT_FILE, Store, record_file
 
 if TYPE_CHECKING:
     from pfedul.settings import Settings

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pfedul.base.tensorfile import encode, read_file
+from pfedul.base.tensors import Tensors
 from pfedul.client import Reply, one_thread
-from pfedul.records.kind import Keeping, Update, WholeRound
+from pfedul.records.base import Keeping, Update, WholeRound
 from pfedul.records.registry import RECORDS
-from pfedul.store import own_errors
-from pfedul.tensorfile import encode, read_file
-from pfedul.tensors import Tensors
+from pfedul.store.store import own_errors
 
 
 class RoundRecorder:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
+from pfedul.records.fisher_on_disk import FISHER
 from pfedul.records.norms import NORMS
 from pfedul.records.psi import PSI
-from pfedul.records.stored import FISHER
 from pfedul.records.sums import SUMS
 from pfedul.records.uploads import UPLOADS
-from pfedul.registry import Registry
 
 RECORDS = Registry("record", FISHER, NORMS, UPLOADS, SUMS, PSI)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
 
 
 def round_residual(weight: float, of_client: Tensors, of_round: Tensors) -> Tensors:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.records.kind import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
+from pfedul.base.tensors import Tensors, wide_type
+from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
 from pfedul.records.residual import round_residual
-from pfedul.store import Store, record_file
-from pfedul.tensors import Tensors, wide_type
+from pfedul.store.store import Store, record_file
 
 TOTAL_FILE = "records/sums-total.safetensors"
 _ROUNDS, _SQUARES = "(rounds)", "(squares)"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pfedul.records.kind import Keeping, Record, Recorder, Update, begins_anew, counted
-from pfedul.store import Store, record_file
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
+from pfedul.records.base import Keeping, Record, Recorder, Update, begins_anew, counted
+from pfedul.store.store import Store, record_file
 
 ROUND = "(round)"
 """No name of a tensor of a model: those have no brackets."""

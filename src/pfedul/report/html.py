@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pfedul.report.blocks import Figure, Page
-from pfedul.report.series import SERIES
+from pfedul.report.style import SERIES
 from pfedul.report.svg import render
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.audit.applies import best_audit, differences
-from pfedul.audit.ledger import Audit, read_audits
 from pfedul.errors import PfedulError
-from pfedul.ledger import Ledger
 from pfedul.status import read_status
-from pfedul.store import LEDGER_FILE, SETTINGS_FILE, require_run
-from pfedul.unlearn.requests import DONE, Request, read_outcome, read_requests
+from pfedul.store.audits import Audit, read_audits
+from pfedul.store.ledger import Ledger
+from pfedul.store.requests import DONE, Request, read_outcome, read_requests
+from pfedul.store.store import LEDGER_FILE, SETTINGS_FILE, require_run
 
 
 def read_material(run: Path, number: int | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pfedul.report.blocks import Figure
-from pfedul.report.series import GRID, INK, INKS
+from pfedul.report.style import GRID, INK, INKS
 
 _LOOK: dict[Any, Any] = {
     "svg.fonttype": "none",

@@ -16,8 +16,8 @@ On plain dictionaries of tensors, without a run folder:
 {'w': tensor([2.]), 'v': tensor([2.0200])}
 """
 
-from pfedul.unlearn.corrections import CORRECTIONS as CORRECTIONS
-from pfedul.unlearn.plan import LayerPlan as LayerPlan
-from pfedul.unlearn.plan import Plan as Plan
-from pfedul.unlearn.plan import PlanOptions as PlanOptions
-from pfedul.unlearn.plan import plan_removal as plan_removal
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS as CORRECTIONS
+from pfedul.unlearn.pfedul.plan import LayerPlan as LayerPlan
+from pfedul.unlearn.pfedul.plan import Plan as Plan
+from pfedul.unlearn.pfedul.plan import PlanOptions as PlanOptions
+from pfedul.unlearn.pfedul.plan import plan_removal as plan_removal

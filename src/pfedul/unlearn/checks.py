@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pfedul.errors import PfedulError
 from pfedul.records.registry import RECORDS, record_names
-from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.method import Method
+from pfedul.store.requests import forgotten
+from pfedul.unlearn.base import Method
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.notebook import Notebook
-from pfedul.unlearn.requests import forgotten
-from pfedul.unlearn.work import Work
+from pfedul.unlearn.options import ForgetOptions
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pfedul.randomness import numpy_generator
-from pfedul.unlearn.attribution import select, threshold
+from pfedul.base.randomness import numpy_generator
+from pfedul.unlearn.pfedul.scores import select, threshold
 from pfedul.unlearn.plan_options import PlanOptions
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.split import Layer
-from pfedul.tensors import Tensors
-from pfedul.unlearn.corrections import Correction, LayerView
-from pfedul.unlearn.plan_result import LayerPlan
+from pfedul.unlearn.pfedul.corrections import Correction, LayerView
+from pfedul.unlearn.pfedul.result import LayerPlan
 
 
 @dataclass(frozen=True, eq=False)

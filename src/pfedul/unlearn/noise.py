@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from pfedul.tensors import Tensors
-from pfedul.unlearn.work import Work
+from pfedul.base.tensors import Tensors
+from pfedul.unlearn.context import Work
 
 SCALES = ("same", "tensor")
 

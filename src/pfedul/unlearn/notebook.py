@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from pfedul.base.tensorfile import encode, read_file
+from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.store import UNLEARNING, own_errors, sync
-from pfedul.tensorfile import encode, read_file
-from pfedul.tensors import Tensors
+from pfedul.store.store import UNLEARNING, own_errors, sync
 
 Facts = dict[str, Any]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pfedul.errors import PfedulError
-from pfedul.unlearn.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
 
 
 @dataclass(frozen=True)

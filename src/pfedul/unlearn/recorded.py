@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pfedul.errors import PfedulError
-from pfedul.records.kind import kind_of
+from pfedul.records.base import kind_of
 from pfedul.records.registry import RECORDS
-from pfedul.unlearn.work import Work
+from pfedul.unlearn.context import Work
 
 
 def require_record(work: Work, kind: str) -> None:

@@ -15,17 +15,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfedul.audit.places import doomed_folders
+from pfedul.base.tensorfile import digest
+from pfedul.base.tensors import Tensors, norm
 from pfedul.client import MEASURING, MEASURING_CPU, Reply, Task, one_thread
-from pfedul.clusters import doomed_cluster_files
+from pfedul.clusters.layout import doomed_cluster_files
 from pfedul.errors import Hindrance, PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.personalization.recalibration import shared_statistics
-from pfedul.records.kind import Erasure
+from pfedul.records.base import Erasure
 from pfedul.records.registry import RECORDS
-from pfedul.rows import now, refusal_rows
-from pfedul.server import Refusal, StreamingMean, check_personal
-from pfedul.store import (
+from pfedul.server.round import Refusal, StreamingMean, check_personal
+from pfedul.store import requests as ledger_of
+from pfedul.store.copies import doomed_folders
+from pfedul.store.requests import Request
+from pfedul.store.store import (
     INIT_FILE,
     REPORTS,
     SHARED_FILE,
@@ -33,17 +36,14 @@ from pfedul.store import (
     personal_file,
     uninterrupted,
 )
-from pfedul.tensorfile import digest
-from pfedul.tensors import Tensors, norm
-from pfedul.unlearn import requests as ledger_of
+from pfedul.store.tables import now, refusal_rows
+from pfedul.unlearn.base import Method, MethodFailed, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
-from pfedul.unlearn.forget_options import ForgetOptions
-from pfedul.unlearn.method import Method, MethodFailed, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.notebook import Notebook, clear_notes
+from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import ERASURE, EVALUATION, Costs, Outcome, added
-from pfedul.unlearn.requests import Request
-from pfedul.unlearn.work import Work
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pfedul.client import Task
 from pfedul.errors import PfedulError
-from pfedul.records.stored import StoredFisher
-from pfedul.unlearn.attribution import layer_scores
-from pfedul.unlearn.methods.pfedul import why_no_fisher
+from pfedul.records.fisher_on_disk import StoredFisher
+from pfedul.unlearn.pfedul.method import why_no_fisher
+from pfedul.unlearn.pfedul.scores import layer_scores
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

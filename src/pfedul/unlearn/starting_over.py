@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pfedul.audit.retraining import Recipe
-from pfedul.server import NOT_FINITE, MeanOverflows, TooFewReplies
-from pfedul.store import INIT_FILE
-from pfedul.unlearn.method import MethodFailed, Result
-from pfedul.unlearn.work import Work
+from pfedul.run.retrained import Recipe
+from pfedul.server.round import NOT_FINITE, MeanOverflows, TooFewReplies
+from pfedul.store.store import INIT_FILE
+from pfedul.unlearn.base import MethodFailed, Result
+from pfedul.unlearn.context import Work
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

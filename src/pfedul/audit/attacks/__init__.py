@@ -6,14 +6,14 @@ models [models, samples]. Every figure knows its range and direction (`Figure.me
 
 from pfedul.audit.attacks.backdoor import BACKDOOR
 from pfedul.audit.attacks.backdoor import backdoor_attack as backdoor_attack
+from pfedul.audit.attacks.base import Attack as Attack
+from pfedul.audit.attacks.base import Figure as Figure
+from pfedul.audit.attacks.base import Figures as Figures
 from pfedul.audit.attacks.distance import DISTANCE
 from pfedul.audit.attacks.distance import distance_attack as distance_attack
 from pfedul.audit.attacks.forgetting_quality import FORGETTING_QUALITY
 from pfedul.audit.attacks.forgetting_quality import final_score as final_score
 from pfedul.audit.attacks.forgetting_quality import forgetting_attack as forgetting_attack
-from pfedul.audit.attacks.kind import Attack as Attack
-from pfedul.audit.attacks.kind import Figure as Figure
-from pfedul.audit.attacks.kind import Figures as Figures
 from pfedul.audit.attacks.klom import KLOM_ATTACK
 from pfedul.audit.attacks.klom import bins_for as bins_for
 from pfedul.audit.attacks.klom import klom as klom

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import logits_and_labels
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
-from pfedul.audit.intervals import clopper_pearson
+from pfedul.audit.attacks.arrays import logits_and_labels
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.intervals import clopper_pearson
 from pfedul.audit.metrics import Metric
 from pfedul.errors import PfedulError
 

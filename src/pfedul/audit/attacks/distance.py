@@ -14,10 +14,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import Array, finite
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.arrays import Array, finite
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.attacks.signals import log_softmax
-from pfedul.audit.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.metrics import Metric
 from pfedul.errors import PfedulError
 

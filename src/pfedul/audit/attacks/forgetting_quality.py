@@ -26,9 +26,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pfedul.audit.attacks.checks import Array, two_model_sets
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
-from pfedul.audit.intervals import stratified_bootstrap
+from pfedul.audit.attacks.arrays import Array, two_model_sets
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.audit.metrics import Metric
 from pfedul.errors import PfedulError
 

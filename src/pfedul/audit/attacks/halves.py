@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pfedul.audit.attacks.checks import Array, Whole
+from pfedul.audit.attacks.arrays import Array, Whole
+from pfedul.base.randomness import numpy_generator
 from pfedul.errors import PfedulError
-from pfedul.randomness import numpy_generator
 
 
 def halves(rows: Array, seed: int, whose: str) -> tuple[Array, Array]:

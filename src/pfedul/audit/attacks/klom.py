@@ -22,9 +22,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import Array, Whole, two_model_sets
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
-from pfedul.audit.intervals import stratified_bootstrap
+from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.audit.metrics import Metric
 from pfedul.errors import PfedulError
 

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 
-from pfedul.audit.attacks.checks import Array
+from pfedul.audit.attacks.arrays import Array
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.halves import half_places, halves
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure, share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_figure

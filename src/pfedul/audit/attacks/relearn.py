@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import probabilities
-from pfedul.audit.attacks.kind import Attack
+from pfedul.audit.attacks.arrays import probabilities
+from pfedul.audit.attacks.base import Attack
 from pfedul.audit.metrics import Metric
 from pfedul.errors import PfedulError
 

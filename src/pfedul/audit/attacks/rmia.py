@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import Array, probabilities, same_samples
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.arrays import Array, probabilities, same_samples
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.roc import AUC, TPR_AT_1_PERCENT, auc_figure, tpr_at_fpr
 from pfedul.errors import PfedulError
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import Array, finite
-from pfedul.audit.attacks.kind import Figure
-from pfedul.audit.intervals import Interval, clopper_pearson, stratified_bootstrap
+from pfedul.audit.attacks.arrays import Array, finite
+from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.intervals import Interval, clopper_pearson, stratified_bootstrap
 from pfedul.audit.metrics import Metric
 from pfedul.errors import PfedulError
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import Array, logits_and_labels
+from pfedul.audit.attacks.arrays import Array, logits_and_labels
 
 
 def log_sum_exp(values: Array) -> Array:

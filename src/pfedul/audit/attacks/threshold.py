@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.checks import Array, finite
+from pfedul.audit.attacks.arrays import Array, finite
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.halves import halves
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure
-from pfedul.audit.intervals import stratified_bootstrap
 
 
 def threshold_attack(

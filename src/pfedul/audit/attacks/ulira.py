@@ -28,11 +28,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pfedul.audit.attacks.checks import Array, two_model_sets
-from pfedul.audit.attacks.kind import Attack, Figure, Figures, by_name
-from pfedul.audit.intervals import Interval
+from pfedul.audit.attacks.arrays import Array, two_model_sets
+from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.intervals import Interval
 from pfedul.audit.metrics import Metric
-from pfedul.randomness import numpy_generator
+from pfedul.base.randomness import numpy_generator
 
 ACCURACY = Metric(
     name="U-LiRA accuracy",

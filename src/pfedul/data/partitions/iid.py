@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pfedul.base.registry import NoOptions
+from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
-from pfedul.data.partitions.partition import PartitionKind, by_shares
-from pfedul.registry import NoOptions
 
 
 def shares(classes: int, clients: int, _rng: np.random.Generator, _options: NoOptions) -> Shares:

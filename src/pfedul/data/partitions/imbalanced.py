@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
 from pfedul.data.partitions.dirichlet import check_alpha, draw_shares
-from pfedul.data.partitions.partition import PartitionKind, by_shares
 from pfedul.errors import PfedulError
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedul.base.randomness import numpy_generator
+from pfedul.base.registry import NoOptions
 from pfedul.data.client_ids import clean_id
-from pfedul.data.dataset import Dataset, Owners
+from pfedul.data.datasets.base import Dataset, Owners
+from pfedul.data.partitions.base import ClientIndices, Holdings, PartitionKind
 from pfedul.data.partitions.deal import Indices
-from pfedul.data.partitions.partition import ClientIndices, Holdings, PartitionKind
 from pfedul.errors import PfedulError
-from pfedul.randomness import numpy_generator
-from pfedul.registry import NoOptions
 
 
 def split(dataset: Dataset, clients: int | None, seed: int, _options: NoOptions) -> Holdings:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
-from pfedul.data.partitions.partition import PartitionKind, by_shares
 from pfedul.errors import PfedulError
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
 from pfedul.data.partitions.dirichlet import check_alpha, draw_shares
 from pfedul.data.partitions.imbalanced import check_share, first_client_shares
-from pfedul.data.partitions.partition import PartitionKind, by_shares
 from pfedul.errors import PfedulError
 
 

@@ -9,10 +9,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from pfedul.engine.flower.extra import QUIET
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import Layout
 from pfedul.flower.deployment.processes import MARK
-from pfedul.flower.extra import QUIET
 
 LOOPBACK = "127.0.0.1"
 _EVERYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}

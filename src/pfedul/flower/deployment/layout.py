@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfedul.errors import PfedulError
-from pfedul.store import DEPLOYMENT, LEDGER_FILE, own_errors
+from pfedul.store.store import DEPLOYMENT, LEDGER_FILE, own_errors
 
 SUPERLINK = "superlink"
 """Name of the server's process; every other process bears the name of its client."""

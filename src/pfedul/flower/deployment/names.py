@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pfedul.data.client_ids import check_ids, numbered_ids
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
-from pfedul.ledger import Ledger
-from pfedul.store import LEDGER_FILE
-from pfedul.unlearn.requests import forgotten
+from pfedul.store.ledger import Ledger
+from pfedul.store.requests import forgotten
+from pfedul.store.store import LEDGER_FILE
 
 DEFAULT_NODES = 3
 

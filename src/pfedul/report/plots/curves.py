@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfedul.report.plots.ticks import percent_tick
-from pfedul.report.series import INK, series_of
+from pfedul.report.style import INK, series_of
 
 SMALLEST_RATE = 1e-3
 _RATES = (1e-3, 1e-2, 1e-1, 1.0)

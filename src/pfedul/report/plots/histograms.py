@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfedul.report.plots.ticks import percent_tick, plain_tick
-from pfedul.report.series import SERIES
+from pfedul.report.style import SERIES
 
 
 def draw_distributions(figure: Any, rows: Sequence[Mapping[str, Any]], signal: str) -> None:

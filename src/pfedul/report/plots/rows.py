@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pfedul.base.text import shortened
 from pfedul.report.blocks import Figure
 from pfedul.report.plots.ticks import percent_tick
-from pfedul.report.series import BAND, GRID, INK, SERIES
-from pfedul.report.words import shortened
+from pfedul.report.style import BAND, GRID, INK, SERIES
 
 PANEL_WIDTH = 340
 _ROW_HEIGHT, _ROW_HEIGHT_SHARED, _FRAME_HEIGHT = 21, 34, 56

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pfedul.report.words import typeset
+from pfedul.base.text import typeset
 
 
 def percent_tick(value: float, _place: int | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pfedul.base.text import MISSING
 from pfedul.report.blocks import Block, Heading, Section, Table, Text
 from pfedul.report.sections.comparison import comparison_blocks
 from pfedul.report.sections.curves import distribution_blocks, relearn_blocks, roc_blocks
@@ -12,7 +13,6 @@ from pfedul.report.sections.measures import (
     single_client_blocks,
 )
 from pfedul.report.view import NO_EVIDENCE, View
-from pfedul.report.words import MISSING
 
 _HOW = (
     "Each test lets an attacker guess which samples the target trained with, through one surface. "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pfedul.base.text import MISSING, counted, number
 from pfedul.report.blocks import Block, Section, Table, Text
 from pfedul.report.view import View
-from pfedul.report.words import MISSING, counted, number
-from pfedul.show import human_bytes
+from pfedul.terminal.console import human_bytes
 
 
 def cheaper(view: View) -> float | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pfedul.base.text import extent, with_interval
 from pfedul.report.plots.rows import Mark, Row
-from pfedul.report.series import series_of
+from pfedul.report.style import series_of
 from pfedul.report.view import Json
-from pfedul.report.words import extent, with_interval
 
 Figures = Mapping[str, Json | None]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pfedul.base.text import moment, number
 from pfedul.report.blocks import Block, Code, Facts, Section, Table, Text
 from pfedul.report.view import NO_EVIDENCE, Json, View
-from pfedul.report.words import moment, number
 
 
 def repeat_section(view: View) -> Section:

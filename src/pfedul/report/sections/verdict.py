@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pfedul.base.text import counted, extent, joined, number, span
 from pfedul.report.blocks import Banner, Tile
 from pfedul.report.sections.cost import cheaper
 from pfedul.report.view import NO_EVIDENCE, NOTHING_AT_ALL, View
-from pfedul.report.words import counted, extent, joined, number, span
 
 
 @dataclass(frozen=True)

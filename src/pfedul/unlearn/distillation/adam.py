@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
 
 _BETAS = (0.9, 0.999)
 _EPSILON = 1e-8

@@ -14,9 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pfedul.base.tensors import Tensors
 from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
-from pfedul.tensors import Tensors
 
 
 def label_distribution(samples: Samples, classes: int) -> Tensor:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfedul.randomness import derive_seed, random_stream
-from pfedul.tensors import Tensors
+from pfedul.base.randomness import derive_seed, random_stream
+from pfedul.base.tensors import Tensors
 
 NOISE = 100
 _CHANNELS = 32

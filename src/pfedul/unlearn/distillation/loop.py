@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pfedul.randomness import derive_seed
-from pfedul.tensors import Tensors, norm
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensors import Tensors, norm
 from pfedul.unlearn.distillation.adam import Moments, adam_step
 from pfedul.unlearn.distillation.generator import noise
 from pfedul.unlearn.distillation.lens import Lens, View

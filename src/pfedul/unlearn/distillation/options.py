@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.models.kind import require_choice, require_positive
+from pfedul.models.base import require_choice, require_positive
 from pfedul.unlearn.limits import require_above_zero, require_not_negative
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
 
 
 def packed(**parts: Tensors) -> Tensors:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
 from pfedul.split import Split
-from pfedul.tensors import Tensors, load_tensors, read_tensors
 
 
 def one_input(samples: Samples) -> Tensor:

@@ -9,10 +9,11 @@ from dataclasses import asdict
 import torch
 from torch import Tensor, nn
 
-from pfedul.randomness import random_stream
+from pfedul.base.randomness import random_stream
+from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import Tensors
 from pfedul.split import head_of
-from pfedul.tensorfile import read_file
-from pfedul.tensors import Tensors
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.distillation.adam import Moments, no_moments
 from pfedul.unlearn.distillation.conditions import (
     class_embeddings,
@@ -24,12 +25,7 @@ from pfedul.unlearn.distillation.lens import lens_on
 from pfedul.unlearn.distillation.loop import Cast, Side, State, iterate
 from pfedul.unlearn.distillation.options import DistilOptions
 from pfedul.unlearn.distillation.packing import packed, part_of
-from pfedul.unlearn.distillation.parts import (
-    completed,
-    one_input,
-    trained_names,
-)
-from pfedul.unlearn.work import Work
+from pfedul.unlearn.distillation.parts import completed, one_input, trained_names
 
 Gates = Mapping[str, Tensor]
 """Client -> its factor for each feature; who is not in it has none."""

@@ -3,8 +3,8 @@
 The list is in the order of tables. Adding a method is a file and a line here.
 """
 
-from pfedul.registry import Registry
-from pfedul.unlearn.methods.budgeted_retrain import BUDGETED_RETRAIN
+from pfedul.base.registry import Registry
+from pfedul.unlearn.methods.budgeted import BUDGETED_RETRAIN
 from pfedul.unlearn.methods.exclusion import EXCLUSION
 from pfedul.unlearn.methods.federaser import FEDERASER
 from pfedul.unlearn.methods.fedosd import FEDOSD
@@ -17,11 +17,11 @@ from pfedul.unlearn.methods.mimir import MIMIR
 from pfedul.unlearn.methods.negation import NOT
 from pfedul.unlearn.methods.none import NONE
 from pfedul.unlearn.methods.one_more_round import ONE_MORE_ROUND
-from pfedul.unlearn.methods.pfedul import PFEDUL
 from pfedul.unlearn.methods.pga import PGA
 from pfedul.unlearn.methods.retrain import RETRAIN
 from pfedul.unlearn.methods.sifu import SIFU
 from pfedul.unlearn.methods.zerofu import ZEROFU
+from pfedul.unlearn.pfedul.method import PFEDUL
 
 METHODS = Registry(
     "method",

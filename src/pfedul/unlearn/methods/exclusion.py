@@ -9,12 +9,12 @@ mean, here as there.
 
 from __future__ import annotations
 
+from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
-from pfedul.registry import NoOptions
-from pfedul.server import StreamingMean
-from pfedul.unlearn.method import Method, Result
+from pfedul.server.round import StreamingMean
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.recorded import require_record
-from pfedul.unlearn.work import Work
 
 
 def unlearn(work: Work, _options: NoOptions) -> Result:

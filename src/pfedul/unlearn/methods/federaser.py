@@ -23,14 +23,14 @@ from dataclasses import dataclass
 import torch
 
 from pfedul.at_client import SharedTraining
+from pfedul.base.tensors import Tensors, norm
 from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
-from pfedul.server import StreamingMean
-from pfedul.tensors import Tensors, norm
+from pfedul.server.round import StreamingMean
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.recorded import require_record
-from pfedul.unlearn.work import Work
 
 _NORMS = ("tensor", "whole")
 _AGAINST = ("before", "after")

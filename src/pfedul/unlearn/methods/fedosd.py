@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from pfedul.at_client import SharedTraining
-from pfedul.server import StreamingMean
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
+from pfedul.base.vectors import flat, orthogonal_part, unflat
+from pfedul.server.round import StreamingMean
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero, require_not_negative
-from pfedul.unlearn.method import Method, Result
-from pfedul.unlearn.vectors import flat, orthogonal_part, unflat
-from pfedul.unlearn.work import Work
 
 HEALTH = "(health)"
 """In the state of the unlearning rounds: ||d|| / ||g_u|| of each of them, before rescaling."""

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.models.kind import require_choice
+from pfedul.base.tensors import Tensors
+from pfedul.models.base import require_choice
 from pfedul.records.sums import Total, read_sum, read_total
-from pfedul.tensors import Tensors
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_not_negative
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.noise import SCALES, with_noise
 from pfedul.unlearn.recorded import never_took_part, require_record
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

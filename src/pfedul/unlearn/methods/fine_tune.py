@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfedul.at_client import SharedTraining
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.ga_naive import AscentOptions, ascended
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

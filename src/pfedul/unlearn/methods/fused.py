@@ -20,13 +20,13 @@ import torch
 
 from pfedul.adapters import ADAPTERS, Adapter, apply_adapter, no_values
 from pfedul.at_client import AdapterTraining, SharedTraining
+from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.models.kind import require_choice, require_positive
-from pfedul.tensors import Tensors
+from pfedul.models.base import require_choice, require_positive
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.negation import weight_matrices
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfedul.at_client import SharedTraining
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pfedul.at_client import SharedTraining
-from pfedul.clusters import first_round, last_checkpoint
+from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import Tensors
+from pfedul.clusters.layout import first_round, last_checkpoint
 from pfedul.errors import PfedulError
-from pfedul.registry import NoOptions
-from pfedul.store import checkpoint_file
-from pfedul.tensors import Tensors
-from pfedul.unlearn.method import Method, Result
-from pfedul.unlearn.work import Work
+from pfedul.store.store import checkpoint_file
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 
 
 def unlearn(work: Work, _options: NoOptions) -> Result:

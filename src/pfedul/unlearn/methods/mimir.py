@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from pfedul.at_client import PromptFitting
-from pfedul.models.kind import require_choice, require_positive
-from pfedul.tensors import Tensors
+from pfedul.base.tensors import Tensors
+from pfedul.models.base import require_choice, require_positive
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.distillation.options import DistilOptions
 from pfedul.unlearn.distillation.run import check as check_run
 from pfedul.unlearn.distillation.run import distilled, head_name, notes
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from pfedul.base.tensors import Tensors
+from pfedul.base.vectors import cosine, flat
 from pfedul.client import Workbench
 from pfedul.errors import PfedulError
 from pfedul.split import is_normalisation
-from pfedul.tensors import Tensors
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.fine_tune import fine_tuned
-from pfedul.unlearn.vectors import cosine, flat
-from pfedul.unlearn.work import Work
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

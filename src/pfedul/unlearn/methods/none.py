@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pfedul.registry import NoOptions
-from pfedul.unlearn.method import Method, Result
-from pfedul.unlearn.work import Work
+from pfedul.base.registry import NoOptions
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 
 
 def unlearn(work: Work, _options: NoOptions) -> Result:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.unlearn.method import Method, Result
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.methods.fine_tune import fine_tuned
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,19 @@ from dataclasses import dataclass
 
 import torch
 
-from pfedul.assembly import reseeded
 from pfedul.at_client import ProjectedAscent
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensors import Tensors, read_tensors
+from pfedul.base.vectors import square_distance
 from pfedul.errors import PfedulError
-from pfedul.randomness import derive_seed
 from pfedul.records.residual import round_residual
-from pfedul.server import StreamingMean
-from pfedul.store import SHARED_FILE
-from pfedul.tensors import Tensors, read_tensors
+from pfedul.run.assembly import reseeded
+from pfedul.server.round import StreamingMean
+from pfedul.store.store import SHARED_FILE
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.fine_tune import fine_tuned
-from pfedul.unlearn.vectors import square_distance
-from pfedul.unlearn.work import Work
 
 REPORT = "(report)"
 """In the state of the ascent, for each target: its steps, those that were bound, if it stopped."""

@@ -14,12 +14,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pfedul.audit.retraining import open_recipe, rounds_done
 from pfedul.errors import PfedulError
-from pfedul.unlearn.method import Method, Result
+from pfedul.run.retrained import open_recipe, rounds_done
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.outcome import StageCost
 from pfedul.unlearn.starting_over import count, failing_as, recipe_of, result_of
-from pfedul.unlearn.work import Work
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

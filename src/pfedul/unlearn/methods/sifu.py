@@ -25,15 +25,15 @@ from dataclasses import dataclass
 
 import torch
 
+from pfedul.base.tensors import Tensors
 from pfedul.records.psi import begun_after, model_after, read_psi
 from pfedul.split import is_normalisation
-from pfedul.tensors import Tensors
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_not_negative
-from pfedul.unlearn.method import Method, Result
 from pfedul.unlearn.methods.fine_tune import fine_tuned
 from pfedul.unlearn.noise import with_noise
 from pfedul.unlearn.recorded import never_took_part, require_record
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

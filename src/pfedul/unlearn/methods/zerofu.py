@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.models.kind import require_choice
+from pfedul.models.base import require_choice
+from pfedul.unlearn.base import Method, Result
+from pfedul.unlearn.context import Work
 from pfedul.unlearn.distillation.options import DistilOptions
 from pfedul.unlearn.distillation.run import check as check_run
 from pfedul.unlearn.distillation.run import distilled, label_gates, notes
-from pfedul.unlearn.method import Method, Result
-from pfedul.unlearn.work import Work
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What models answer to the samples of an audit."""

@@ -1,0 +1,100 @@
+"""What models answer: the arrays that attacks work on.
+
+Always in eval mode, with one thread, in batches of one size: a model's answers are then
+the same bits wherever an audit asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pfedul.base.randomness import random_stream
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
+from pfedul.client import Workbench, one_thread
+from pfedul.data.samples import Samples, TensorSamples
+from pfedul.personalization.local import FORWARD_BATCH, head_inputs
+from pfedul.split import head_of
+
+Logits = NDArray[np.float64]
+"""One row for each sample, one column for each class."""
+
+
+def logits_of(model: nn.Module, samples: Samples) -> Logits:
+    """The model's logits, in double precision."""
+    with _asking(model):
+        answers = [model(samples.batch(indices)[0]) for indices in _batches(samples)]
+    logits: Logits = torch.cat(answers).to(torch.float64).numpy()
+    return logits
+
+
+def labels_of(samples: Samples) -> NDArray[np.int64]:
+    """The true labels."""
+    with _same_draws():
+        labels = [samples.batch(indices)[1] for indices in _batches(samples)]
+    found: NDArray[np.int64] = torch.cat(labels).numpy()
+    return found
+
+
+def head_features(bench: Workbench, model: nn.Module, samples: Samples) -> TensorSamples | None:
+    """What the model's head is given for each sample, with the labels.
+
+    None where the head alone would not give the model's logits from it: the model goes
+    on after its head, or the samples are a Dataset, which may read otherwise each time.
+    """
+    head = bench.head or head_of(model)
+    with _asking(model):
+        return head_inputs(model, model.get_submodule(head), samples)
+
+
+def logits_from_heads(
+    bench: Workbench, shared: Tensors, personals: Mapping[str, Tensors], samples: Samples
+) -> dict[str, Logits]:
+    """The logits of each client's model, shared and personal tensors together.
+
+    Where clients differ in their heads alone, the samples pass the body only once. Where
+    they do not differ at all (FedAvg), all get one array.
+    """
+    model = bench.build_model()
+    fresh = read_tensors(model, bench.split.personal)
+    load_tensors(model, shared)
+    if not any(personals.values()):
+        return dict.fromkeys(personals, logits_of(model, samples))
+    part, inputs = _part_that_differs(bench, model, personals, samples)
+    answers = {}
+    for client, personal in personals.items():
+        load_tensors(model, fresh, shared, personal)  # all, so that nothing is the client's before
+        answers[client] = logits_of(part, inputs)
+    return answers
+
+
+def _part_that_differs(
+    bench: Workbench, model: nn.Module, personals: Mapping[str, Tensors], samples: Samples
+) -> tuple[nn.Module, Samples]:
+    """The head and its inputs if they will do, else the model and the samples."""
+    names = set(bench.split.personal).union(*personals.values())
+    if bench.head is None or not all(name.startswith(f"{bench.head}.") for name in names):
+        return model, samples
+    features = head_features(bench, model, samples)
+    return (model, samples) if features is None else (model.get_submodule(bench.head), features)
+
+
+def _batches(samples: Samples) -> tuple[torch.Tensor, ...]:
+    return torch.split(torch.arange(len(samples)), FORWARD_BATCH)
+
+
+@contextmanager
+def _asking(model: nn.Module) -> Iterator[None]:
+    model.eval()
+    with torch.no_grad(), one_thread(), _same_draws():
+        yield
+
+
+def _same_draws() -> AbstractContextManager[None]:
+    """A Dataset that transforms at random gives every model the same samples."""
+    return random_stream(0, "answers")

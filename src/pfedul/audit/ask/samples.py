@@ -1,0 +1,167 @@
+"""The samples that an audit asks models about, drawn once and the same for every model.
+
+*Members* are training samples of the targets, *non-members* their test samples, from
+the same distribution; the *population* of RMIA are test samples of those who stay.
+All are held in memory, at most so many of each: a few thousand are enough for
+intervals that are narrower than the spread between retrained models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfedul.audit.attacks.arrays import Array
+from pfedul.base.randomness import numpy_generator, random_stream
+from pfedul.data import Backdoor, trigger_value, triggered
+from pfedul.data.samples import ClientData, Samples, TensorSamples
+from pfedul.errors import PfedulError
+
+Whole = NDArray[np.int64]
+
+MOST_MEMBERS = 1000
+"""Of all targets together; of non-members as many."""
+MOST_POPULATION = 2000
+MOST_FITTING = 4000
+"""For the probe, which is fitted on training samples of those who stay."""
+MOST_OWN = 200
+"""Of each remaining client, for its own model: training samples and test samples."""
+
+FEWEST = 4
+"""Members, and non-members: attacks are fitted on one half and tried on the other."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one model answers: logits [samples, classes] of the three sets."""
+
+    name: str
+    members: Array
+    nonmembers: Array
+    population: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Exam:
+    """All samples of an audit. Those of the targets are by target, in a fixed order.
+
+    `triggered` is the population with the trigger that a target held alone, if one did.
+    """
+
+    members: Mapping[str, TensorSamples]
+    nonmembers: Mapping[str, TensorSamples]
+    population: TensorSamples
+    fitting: TensorSamples
+    own_train: Mapping[str, TensorSamples]
+    own_test: Mapping[str, TensorSamples]
+    backdoor: Backdoor | None = None
+    triggered: TensorSamples | None = None
+    asked: TensorSamples = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = [*self.members.values(), *self.nonmembers.values(), self.population]
+        object.__setattr__(self, "asked", together(parts))
+
+    @property
+    def member_labels(self) -> Whole:
+        return labels(together(self.members.values()))
+
+    @property
+    def nonmember_labels(self) -> Whole:
+        return labels(together(self.nonmembers.values()))
+
+    @property
+    def population_labels(self) -> Whole:
+        return labels(self.population)
+
+    def view(self, name: str, logits: Array) -> View:
+        """The answers to `asked`, cut into the three sets."""
+        inside = sum(map(len, self.members.values()))
+        outside = inside + sum(map(len, self.nonmembers.values()))
+        return View(name, logits[:inside], logits[inside:outside], logits[outside:])
+
+    def counts(self) -> dict[str, int]:
+        """How many samples of each kind there are."""
+        return {
+            "members": sum(map(len, self.members.values())),
+            "nonmembers": sum(map(len, self.nonmembers.values())),
+            "population": len(self.population),
+            "retain": sum(map(len, self.own_train.values())),
+            "test": sum(map(len, self.own_test.values())),
+        }
+
+
+def draw_exam(
+    targets: Mapping[str, ClientData],
+    remaining: Mapping[str, ClientData],
+    seed: int,
+    backdoor: Backdoor | None = None,
+) -> Exam:
+    """The samples for these targets; the same ones for the same seed."""
+    most = max(FEWEST, MOST_MEMBERS // len(targets))
+    own = max(1, min(MOST_OWN, 10 * MOST_OWN // len(remaining)))
+    population = _pooled([d.test for d in remaining.values()], MOST_POPULATION, seed)
+    planted = backdoor is not None and backdoor.client in targets
+    check_enough(targets)
+    return Exam(
+        members={name: _drawn(data.train, most, seed, name) for name, data in targets.items()},
+        nonmembers={name: _drawn(data.test, most, seed, name) for name, data in targets.items()},
+        population=population,
+        fitting=_pooled([d.train for d in remaining.values()], MOST_FITTING, seed),
+        own_train={name: _drawn(d.train, own, seed, name) for name, d in remaining.items()},
+        own_test={name: _drawn(d.test, own, seed, name) for name, d in remaining.items()},
+        backdoor=backdoor if planted else None,
+        triggered=_with_trigger(population, targets, backdoor) if planted else None,
+    )
+
+
+def _with_trigger(
+    population: TensorSamples, targets: Mapping[str, ClientData], backdoor: Backdoor | None
+) -> TensorSamples:
+    assert backdoor is not None
+    return triggered(population, backdoor, trigger_value(targets[backdoor.client].train))
+
+
+def check_enough(targets: Mapping[str, ClientData]) -> None:
+    """Refuse targets with so few samples that no attack can be fitted and tried on them."""
+    counts = {
+        "training": sum(len(data.train) for data in targets.values()),
+        "test": sum(len(data.test) for data in targets.values()),
+    }
+    for part, count in counts.items():
+        if count < FEWEST:
+            raise PfedulError(
+                f"The targets have {count} {part} samples and an audit needs {FEWEST} at "
+                "the least; there is no way to audit this removal."
+            )
+
+
+def _pooled(parts: Sequence[Samples], most: int, seed: int) -> TensorSamples:
+    share = max(1, -(-most // len(parts)))
+    return together(
+        [_drawn(part, share, seed, f"pool {place}") for place, part in enumerate(parts)]
+    )
+
+
+def _drawn(samples: Samples, most: int, seed: int, place: str) -> TensorSamples:
+    """All of the samples, or `most` of them by chance, in memory."""
+    indices = np.arange(len(samples))
+    if len(samples) > most:
+        indices = np.sort(numpy_generator(seed, "exam", place).permutation(len(samples))[:most])
+    with random_stream(seed, "exam", place):  # a Dataset may transform at random
+        return TensorSamples(*samples.batch(torch.from_numpy(indices)))
+
+
+def together(parts: Iterable[TensorSamples]) -> TensorSamples:
+    """Samples of several parts, one after the other."""
+    known = list(parts)
+    return TensorSamples(torch.cat([p.x for p in known]), torch.cat([p.y for p in known]))
+
+
+def labels(samples: TensorSamples) -> Whole:
+    """Labels as attacks want them."""
+    return samples.y.numpy().astype(np.int64)

@@ -1,0 +1,213 @@
+"""The surfaces of an attack: through which models a forgotten client can still be seen.
+
+The target's own personal part is deleted, so the question is what the others' models
+show, what the target (or a backup) sees that kept its personal part, and what the
+shared features hold for whoever fits a fresh head to them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
+from pfedul.audit.ask.samples import Exam, View, labels, together
+from pfedul.audit.attacks.arrays import Array
+from pfedul.audit.state import State
+from pfedul.base.tensors import Tensors, load_tensors
+from pfedul.client import Workbench
+from pfedul.data.samples import TensorSamples
+from pfedul.errors import PfedulError
+from pfedul.split import head_of
+
+Views = tuple[View, ...]
+
+_ABSENT = -50.0
+"""Log-probability of a class that the probe has never seen."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """`missing` says why a personalisation does not have this surface; None if it has.
+
+    `worst` asks for the client whose model shows most, in place of the mean; such a
+    surface has the views of the one before it.
+    """
+
+    name: str
+    title: str
+    summary: str
+    missing: Callable[[Workbench], str | None]
+    views: Callable[[Workbench, Exam, State], Views]
+    worst: bool = False
+
+
+def _remaining(bench: Workbench, exam: Exam, state: State) -> Views:
+    found = logits_from_heads(bench, state.shared, state.personal, exam.asked)
+    return tuple(exam.view(client, logits) for client, logits in found.items())
+
+
+def _shared_model(bench: Workbench, exam: Exam, state: State) -> Views:
+    found = logits_from_heads(bench, state.shared, {"shared": {}}, exam.asked)
+    return (exam.view("shared", found["shared"]),)
+
+
+def _stale(bench: Workbench, exam: Exam, state: State) -> Views:
+    """Each target's samples through its own part; the population through all of them."""
+    parts = [_through_own_part(bench, exam, state, target) for target in exam.members]
+    return (
+        View(
+            "stale",
+            np.concatenate([part.members for part in parts]),
+            np.concatenate([part.nonmembers for part in parts]),
+            np.concatenate([part.population for part in parts]),
+        ),
+    )
+
+
+def _through_own_part(bench: Workbench, exam: Exam, state: State, target: str) -> View:
+    inside, outside = exam.members[target], exam.nonmembers[target]
+    asked = together([inside, outside, exam.population])
+    own = {target: state.stale[target]}
+    logits = logits_from_heads(bench, state.shared, own, asked)[target]
+    ends = len(inside), len(inside) + len(outside)
+    return View(target, logits[: ends[0]], logits[ends[0] : ends[1]], logits[ends[1] :])
+
+
+def _probe(bench: Workbench, exam: Exam, state: State) -> Views:
+    """A regression on the features of those who stay, asked about the targets' samples."""
+    model = bench.build_model()
+    load_tensors(model, state.shared, _newcomer(bench, state))
+    classes = int(max(labels(exam.asked).max(), labels(exam.fitting).max())) + 1
+    fitted = _Probe(_features(bench, model, exam.fitting), exam.fitting, classes)
+    return (exam.view("probe", fitted(_features(bench, model, exam.asked))),)
+
+
+def _features(bench: Workbench, model: nn.Module, samples: TensorSamples) -> Array:
+    """What the head is given; the model's answers where it goes on after its head."""
+    found = head_features(bench, model, samples)
+    if found is None:
+        return logits_of(model, samples)
+    features: Array = found.x.flatten(1).double().numpy()
+    return features
+
+
+class _Probe:
+    """A fitted regression that answers with one number for every class of the data."""
+
+    def __init__(self, features: Array, samples: TensorSamples, classes: int) -> None:
+        known = labels(samples)
+        several = len(np.unique(known)) > 1
+        rule = LogisticRegression(max_iter=200) if several else DummyClassifier()
+        with warnings.catch_warnings():
+            # All models have the same number of steps; a probe short of its optimum is one, too.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self._pipeline = make_pipeline(StandardScaler(), rule).fit(features, known)
+        self._columns = self._pipeline[-1].classes_
+        self._classes = classes
+
+    def __call__(self, features: Array) -> Array:
+        known = self._pipeline.predict_log_proba(features)
+        answers = np.full((len(features), self._classes), _ABSENT)
+        answers[:, self._columns] = np.maximum(known, _ABSENT)
+        return answers
+
+
+def _newcomer(bench: Workbench, state: State) -> Tensors:
+    """Normalisation that is personal is the mean of the remaining clients'; heads are not used."""
+    names = bench.split.personal
+    if bench.head is not None or _is_whole(bench) or not names:
+        return {}
+    parts = list(state.personal.values())
+    return {
+        name: torch.stack([part[name].double() for part in parts]).mean(0).to(parts[0][name].dtype)
+        for name in names
+    }
+
+
+def _is_whole(bench: Workbench) -> bool:
+    """Ditto: the personal part is a model by itself."""
+    return set(bench.split.personal) == set(bench.split.shared)
+
+
+def _no_personal_models(bench: Workbench) -> str | None:
+    if bench.split.personal:
+        return None
+    return "nothing is personal: every client's model is the shared one"
+
+
+def _no_stale_part(bench: Workbench) -> str | None:
+    if not bench.split.personal:
+        return "nothing is personal, so the target has no part to keep"
+    if _is_whole(bench):
+        return "the part that the target kept is a whole model, which no removal can reach"
+    return None
+
+
+def _no_shared_model(bench: Workbench) -> str | None:
+    if not bench.split.personal or _is_whole(bench):
+        return None
+    return "the shared tensors are no whole model"
+
+
+def _no_head(bench: Workbench) -> str | None:
+    """The probe takes the place of the head, so there must be one to be seen."""
+    if bench.head is None:
+        try:
+            head_of(bench.build_model())
+        except PfedulError:
+            return "no submodule of the model looks like a head, so nothing can take its place"
+    return None
+
+
+STALE = Surface(
+    "stale",
+    "the target's own part, re-attached",
+    "the new shared tensors under the personal part that the target, or a backup, kept; "
+    "beside it, an oracle's under a part that the target fitted to it",
+    _no_stale_part,
+    _stale,
+)
+
+SURFACES = (
+    Surface(
+        "remaining",
+        "the remaining clients' models (mean)",
+        "the targets' samples through each remaining client's personal model, averaged",
+        _no_personal_models,
+        _remaining,
+    ),
+    Surface(
+        "worst",
+        "the remaining clients' models (worst)",
+        "the same through the one remaining client's model that gives away most",
+        _no_personal_models,
+        _remaining,
+        worst=True,
+    ),
+    STALE,
+    Surface(
+        "shared",
+        "the shared model",
+        "the targets' samples through the shared model itself",
+        _no_shared_model,
+        _shared_model,
+    ),
+    Surface(
+        "probe",
+        "a fresh probe",
+        "a new head, fitted on the remaining clients' features, on the targets' samples",
+        _no_head,
+        _probe,
+    ),
+)

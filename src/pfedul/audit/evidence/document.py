@@ -1,0 +1,272 @@
+"""The evidence document: everything an audit found, as plain data (docs/json.md, `rehearse`)."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from pfedul.audit.ask.answers import Answers
+from pfedul.audit.ask.surfaces import SURFACES
+from pfedul.audit.attacks import auc
+from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.ulira import ACCURACY
+from pfedul.audit.evidence import curves, measures
+from pfedul.audit.judge.case import Examiner
+from pfedul.audit.judge.distances import distances
+from pfedul.audit.judge.paired_test import Comparison
+from pfedul.audit.judge.scores import THRESHOLD
+from pfedul.audit.judge.verdict import Finding
+from pfedul.audit.metrics import Preservation, preservation
+from pfedul.audit.threads import one_core
+from pfedul.client import Workbench
+from pfedul.store.store import SETTINGS_FILE
+from pfedul.store.tables import now
+from pfedul.unlearn.outcome import Outcome
+from pfedul.version import __version__
+
+if TYPE_CHECKING:
+    from pfedul.audit.models import Retrained
+    from pfedul.federation import Federation
+
+FORMAT = 1
+
+Row = dict[str, Any]
+
+
+def circumstances(federation: Federation, kind: str, command: str, level: str) -> Row:
+    """When, with what and how the audit was made."""
+    settings = federation.store.path / SETTINGS_FILE
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "made_at": now(),
+        "command": command,
+        "versions": {
+            "pfedul": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "level": level,
+        "seed": federation.settings.seed,
+        "rounds": federation.rounds,
+        "configuration": settings.read_text(encoding="utf-8"),
+    }
+
+
+def examined(
+    examiner: Examiner, unlearned: Sequence[Answers], bench: Workbench, gone: Mapping[str, str]
+) -> Row:
+    """All that was found in a case. `gone` are surfaces that can no longer be looked through."""
+    with one_core():
+        return _examined(examiner, unlearned, untested_surfaces(bench, gone))
+
+
+def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mapping[str, str]) -> Row:
+    case = examiner.case
+    rows = _measures(examiner, unlearned)
+    controls = examiner.controls()
+    verdict = examiner.judged(
+        case.candidate,
+        ulira=_ulira(rows),
+        held_out=[control.verdict for control in examiner.held_out],
+        untested=untested,
+    )
+    findings = examiner.findings(case.candidate, case.oracles)
+    return {
+        "samples": case.exam.counts(),
+        "verdict": verdict.as_json(),
+        "surfaces": _surfaces(untested),
+        "tests": [test_row(finding) for finding in findings],
+        "measures": rows,
+        "controls": [control.as_json() for control in controls],
+        "roc": curves.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
+        "distributions": curves.distributions(case.exam, case.surfaces, case.models),
+        "distance": distances(case.candidate, case.oracles, case.untouched),
+        "backdoor": _backdoor(examiner),
+    }
+
+
+def untested_surfaces(bench: Workbench, gone: Mapping[str, str]) -> dict[str, str]:
+    """Surfaces that this personalisation does not have, or that are gone, each with the reason."""
+    missing = {surface.name: surface.missing(bench) for surface in SURFACES}
+    return {name: why for name, why in missing.items() if why is not None} | dict(gone)
+
+
+def _surfaces(untested: Mapping[str, str]) -> list[Row]:
+    return [
+        {
+            "name": surface.name,
+            "title": surface.title,
+            "summary": surface.summary,
+            "available": surface.name not in untested,
+            "reason": untested.get(surface.name),
+        }
+        for surface in SURFACES
+    ]
+
+
+def _measures(examiner: Examiner, unlearned: Sequence[Answers]) -> list[Row]:
+    case = examiner.case
+    rows = measures.model_measures(examiner.book, case.surfaces, case.models, len(case.oracles))
+    if len(unlearned) > 1:
+        rows += measures.population_measures(case.exam, case.surfaces, unlearned, case.oracles)
+    return rows
+
+
+def _ulira(rows: Sequence[Row]) -> Figure | None:
+    """The surface on which unlearned models are told from retrained ones best."""
+    found = [row for row in rows if row["attack"] == "ulira"]
+    if not found:
+        return None
+    worst = max(found, key=lambda row: row["interval"][0])
+    return Figure(ACCURACY, worst["value"], tuple(worst["interval"]))
+
+
+def test_row(finding: Finding) -> Row:
+    """One attack on one surface: its figures, and what they say."""
+    found = finding.comparison
+    return {
+        "surface": finding.surface,
+        "attack": finding.attack,
+        "metric": found.candidate.metric.name,
+        "best": found.candidate.metric.best,
+        "figures": _figures(found),
+        "difference": found.difference.as_json(),
+        "spread": found.spread,
+        "untouched_difference": _figure_or_none(found.untouched_difference),
+        "reduction": _figure_or_none(found.reduction),
+        "smallest_visible": found.smallest_visible,
+        "finding": found.finding,
+    }
+
+
+def _figures(found: Comparison) -> Row:
+    oracles = {
+        f"oracle {number}": figure.as_json() for number, figure in enumerate(found.oracles, start=1)
+    }
+    ours = {"candidate": found.candidate.as_json()}
+    return {**ours, "untouched": _figure_or_none(found.untouched), **oracles}
+
+
+def _figure_or_none(figure: Figure | None) -> Row | None:
+    return None if figure is None else figure.as_json()
+
+
+def _backdoor(examiner: Examiner) -> Row | None:
+    backdoor = examiner.backdoor(examiner.case.candidate, examiner.case.oracles)
+    planted = examiner.case.exam.backdoor
+    if backdoor is None or planted is None:
+        return None
+    models = examiner.case.models
+    figures = {name: examiner.trigger_success(m).as_json() for name, m in models.items()}
+    return {"label": planted.label, "figures": figures, "finding": backdoor.finding}
+
+
+OUTCOME = (
+    *("pps", "pps_interval", "cfi", "cfi_interval", "rounds", "bytes_broadcast"),
+    *("stages", "erased", "notes"),
+)
+
+
+def removal_part(
+    federation: Federation,
+    outcome: Outcome,
+    oracles: Sequence[Retrained],
+    twins: Sequence[Retrained] = (),
+) -> Row:
+    """What the document says of the removal, and of the federations it is measured against."""
+    known = outcome.as_json()
+    return {
+        "targets": known["targets"],
+        "options": known["options"],
+        "oracles": [oracle.as_json(federation.rounds) for oracle in oracles],
+        "twins": [twin.as_json(federation.rounds) for twin in twins],
+        "plan": known["plan"],
+        "outcome": {key: known[key] for key in OUTCOME},
+        "preservation": {"oracle": oracle_preservation(outcome.before, oracles)},
+        "cost": _cost(federation, outcome, oracles),
+    }
+
+
+def _cost(federation: Federation, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
+    """In CPU seconds; the evaluation of a removal is no part of it."""
+    stages = {name: cost.cpu_seconds for name, cost in outcome.stages.items()}
+    spent = federation.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
+    return {
+        "forget_cpu_seconds": sum(s for name, s in stages.items() if name != "evaluation"),
+        "retrain_cpu_seconds": sum(oracle.cpu_seconds for oracle in oracles) / len(oracles),
+        "training_cpu_seconds": float(spent),
+    }
+
+
+def client_figures(
+    clients: Iterable[str],
+    outcome: Outcome,
+    oracles: Sequence[Retrained],
+    examiner: Examiner,
+    scores: Mapping[str, Sequence[float]],
+) -> dict[str, Row]:
+    """What is known of single remaining clients: rows of their own, erased when they leave."""
+    aucs = client_aucs(examiner)
+    return {
+        client: {
+            "scores": list(scores.get(client, ())),
+            "before": outcome.before.get(client),
+            "after": outcome.after.get(client),
+            "oracle": [oracle.accuracies.get(client) for oracle in oracles],
+            "auc": aucs.get(client),
+        }
+        for client in clients
+    }
+
+
+def oracle_preservation(before: Mapping[str, float], oracles: Sequence[Retrained]) -> Row:
+    """PPS and CFI of retraining: the paper assigns 1, this is what its formulas give.
+
+    Of clients whose accuracy is known before and in the oracle; None where there are none.
+    """
+    found = [one for one in (_preserved(before, oracle) for oracle in oracles) if one is not None]
+    return {
+        "assigned": 1.0,
+        "pps": float(np.mean([one.pps for one in found])) if found else None,
+        "cfi": float(np.mean([one.cfi for one in found])) if found else None,
+    }
+
+
+def _preserved(before: Mapping[str, float], oracle: Retrained) -> Preservation | None:
+    both = [client for client in before if client in oracle.accuracies]
+    if not any(before[client] > 0 for client in both):
+        return None
+    known = {client: before[client] for client in both}
+    return preservation(known, {client: oracle.accuracies[client] for client in both})
+
+
+def client_aucs(examiner: Examiner) -> dict[str, Row]:
+    """AUC of the loss attack through each remaining client's model, before, after and retrained."""
+    case = examiner.case
+    if not any(surface.name == "remaining" for surface in case.surfaces):
+        return {}
+    clients = [view.name for view in case.candidate.views["remaining"]]
+
+    def aucs(model: Answers) -> list[float]:
+        scores = examiner.book.of(THRESHOLD, "remaining", model)
+        return [auc(*pair) for pair in zip(scores.members[0], scores.nonmembers[0], strict=True)]
+
+    ours = aucs(case.candidate)
+    before = None if case.untouched is None else aucs(case.untouched)
+    oracles = np.mean([aucs(oracle) for oracle in case.oracles], axis=0)
+    return {
+        client: {
+            "candidate": ours[place],
+            "untouched": None if before is None else before[place],
+            "oracle": float(oracles[place]),
+        }
+        for place, client in enumerate(clients)
+    }

@@ -1,0 +1,217 @@
+"""One case, examined: the candidate and every control by the same procedure.
+
+A control is judged as the candidate is, beside the same oracles and the same untouched
+model. So what an audit says of the candidate can be weighed by what it says of models
+for which the right answer is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pfedul.audit.ask.answers import Answers, noisy
+from pfedul.audit.ask.samples import Exam
+from pfedul.audit.ask.surfaces import Surface
+from pfedul.audit.attacks import backdoor_attack
+from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS
+from pfedul.audit.attacks.base import Figure, averaged
+from pfedul.audit.attacks.signals import margin
+from pfedul.audit.judge.distances import between_oracles, distance_figures
+from pfedul.audit.judge.paired_test import compare
+from pfedul.audit.judge.scores import SCORERS, ScoreBook, Scorer, usable
+from pfedul.audit.judge.verdict import Backdoor, Finding, Guard, Verdict, judge, passes
+
+NOISE_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Of the control with noise, in standard deviations of the untouched model's margins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """All that was answered. `controls` are models that must not pass."""
+
+    exam: Exam
+    surfaces: Sequence[Surface]
+    candidate: Answers
+    oracles: Sequence[Answers]
+    untouched: Answers | None = None
+    controls: Mapping[str, Answers] = field(default_factory=dict)
+    target: str = "the client"
+
+    @property
+    def models(self) -> dict[str, Answers]:
+        """Those that figures show, by name."""
+        shown = {"candidate": self.candidate}
+        if self.untouched is not None:
+            shown["untouched"] = self.untouched
+        return shown | {f"oracle {n}": model for n, model in enumerate(self.oracles, start=1)}
+
+
+@dataclass(frozen=True)
+class Control:
+    """A model of which it is known what an audit must say; `holds` is None where it said nothing.
+
+    A control that does not hold says that this audit cannot be relied upon.
+    """
+
+    name: str
+    must: str
+    verdict: Verdict
+    summary: str
+
+    @property
+    def holds(self) -> bool | None:
+        if self.verdict.verdict == "not enough evidence":
+            return None
+        passed = passes(self.verdict, held_out=self.must == "pass")
+        return passed == (self.must == "pass")
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.verdict.verdict
+        return {
+            "name": self.name,
+            "must": self.must,
+            "finding": found,
+            "holds": self.holds,
+            "summary": self.summary,
+        }
+
+
+class Examiner:
+    """Judges the models of one case, and never works the same thing out twice."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.book = ScoreBook(case.exam)
+
+    def findings(self, model: Answers, oracles: Sequence[Answers]) -> list[Finding]:
+        """What every attack on every surface says of a model beside these oracles."""
+        pairs = [
+            (surface, scorer)
+            for surface in self.case.surfaces
+            for scorer in SCORERS
+            if usable(scorer, len(oracles))
+        ]
+        return [self._finding(*pair, model, oracles, len(pairs)) for pair in pairs]
+
+    def _finding(
+        self,
+        surface: Surface,
+        scorer: Scorer,
+        model: Answers,
+        oracles: Sequence[Answers],
+        tests: int,
+    ) -> Finding:
+        place, untouched = (scorer, surface.name), self.case.untouched
+        found = compare(
+            self.book.folded(*place, model, oracles),
+            self.book.of_oracles(*place, oracles),
+            None if untouched is None else self.book.folded(*place, untouched, oracles),
+            worst=surface.worst,
+            tests=tests,
+        )
+        return Finding(surface.name, scorer.name, found)
+
+    def judged(
+        self,
+        model: Answers,
+        oracles: Sequence[Answers] | None = None,
+        ulira: Figure | None = None,
+        held_out: Sequence[Verdict] = (),
+        untested: Mapping[str, str] | None = None,
+    ) -> Verdict:
+        """The verdict on a model, beside all oracles of the case unless others are given."""
+        beside = self.case.oracles if oracles is None else oracles
+        return judge(
+            self.findings(model, beside) if beside else [],
+            oracles=len(beside),
+            target=self.case.target,
+            guard=self._guard(model, beside) if beside else None,
+            ulira=ulira,
+            backdoor=self.backdoor(model, beside) if beside else None,
+            held_out=held_out,
+            untested=untested,
+        )
+
+    def _guard(self, model: Answers, oracles: Sequence[Answers]) -> Guard:
+        """How far the model's answers to other people's test samples are from the oracles'."""
+        between = between_oracles(oracles, "test")
+        reach = None if between is None else (between["kl"][0], between["kl"][1])
+        return Guard(distance_figures(model, oracles, "test")[0], reach)
+
+    def backdoor(self, model: Answers, oracles: Sequence[Answers]) -> Backdoor | None:
+        """How often a planted trigger works; None where none was planted by a target."""
+        if self.case.exam.backdoor is None:
+            return None
+        untouched = self.case.untouched
+        return Backdoor(
+            self.trigger_success(model),
+            tuple(self.trigger_success(oracle) for oracle in oracles),
+            None if untouched is None else self.trigger_success(untouched),
+        )
+
+    def trigger_success(self, model: Answers) -> Figure:
+        """Of the planted trigger, through the remaining clients' models; their mean."""
+        exam = self.case.exam
+        assert exam.backdoor is not None
+        found = [
+            backdoor_attack(logits, exam.population_labels, exam.backdoor.label)
+            for logits in model.triggered.values()
+        ]
+        return averaged([figures[TRIGGER_SUCCESS.name] for figures in found])
+
+    @cached_property
+    def held_out(self) -> list[Control]:
+        """Each oracle as the candidate, the others as its oracles."""
+        oracles = self.case.oracles
+        if len(oracles) < 2:
+            return []
+        return [
+            Control(
+                f"held-out oracle {number}",
+                "pass",
+                self.judged(oracle, [other for other in oracles if other is not oracle]),
+                "a retrained model, which never saw the target, judged beside the other oracles",
+            )
+            for number, oracle in enumerate(oracles, start=1)
+        ]
+
+    def controls(self) -> list[Control]:
+        """All controls of the case, held-out oracles first."""
+        found = list(self.held_out)
+        untouched = self.case.untouched
+        if untouched is None or not self.case.oracles:
+            return found
+        found.append(Control("untouched", "fail", self.judged(untouched), _SUMMARIES["untouched"]))
+        for name, model in self.case.controls.items():
+            found.append(Control(name, "fail", self.judged(model), _SUMMARIES[name]))
+        return [*found, self._noise(untouched)]
+
+    def _noise(self, untouched: Answers) -> Control:
+        """The untouched model with the least noise on its answers that hides what leaks."""
+        margins = [
+            margin(view.members, self.case.exam.member_labels)
+            for views in untouched.views.values()
+            for view in views
+        ]
+        unit = float(np.std(np.concatenate(margins)))
+        for step in NOISE_STEPS:
+            model = noisy(untouched, step * unit, seed=0)
+            if not any(
+                one.finding.endswith("leak") for one in self.findings(model, self.case.oracles)
+            ):
+                break
+        summary = f"{_SUMMARIES['noise']} ({step:g} standard deviations of its margins)"
+        return Control("noise", "fail", self.judged(model), summary)
+
+
+_SUMMARIES = {
+    "untouched": "the run as it is, nothing done; if it passes there is nothing to forget",
+    "one more round": "an ordinary round more, with the target",
+    "no-op": "erasure and recalibration without any correction",
+    "noise": "the untouched model with just enough noise on its answers to hide what leaks",
+}

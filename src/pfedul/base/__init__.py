@@ -1,0 +1,1 @@
+"""What every package uses and that knows nothing of federations."""

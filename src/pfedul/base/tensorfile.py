@@ -1,0 +1,73 @@
+"""Tensor files: safetensors, never pickle, the same bytes for the same tensors."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+
+from pfedul.base.tensors import Tensors
+from pfedul.errors import PfedulError
+
+_METADATA = {"format": "pt"}  # a second key would make the bytes depend on hash order
+
+
+def encode(tensors: Tensors) -> bytes:
+    """The bytes of a tensor file; equal tensors give equal bytes."""
+    own = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    return safetensors.torch.save(_without_aliases(own), metadata=_METADATA)
+
+
+def _without_aliases(tensors: Tensors) -> Tensors:
+    """Tied tensors share memory, which the format refuses: each name gets its own copy."""
+    seen: set[int] = set()
+    own = {}
+    for name, tensor in tensors.items():
+        address = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
+        own[name] = tensor.clone() if address in seen else tensor
+        seen.add(address)
+    return own
+
+
+def decode(data: bytes) -> Tensors:
+    """The inverse of `encode`; what is no tensor file raises safetensors' own error."""
+    return safetensors.torch.load(data)
+
+
+def read_file(path: Path) -> Tensors:
+    """The tensors of a file; a missing, damaged or foreign file is refused as a whole."""
+    try:
+        return safetensors.torch.load_file(path)
+    except FileNotFoundError:
+        raise PfedulError(f"The file {path} is missing; restore it from a backup.") from None
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+        raise PfedulError(
+            f"The file {path} is damaged or is not a tensor file ({error}); "
+            "restore it from a backup."
+        ) from None
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of the bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_digest(text: object) -> bool:
+    """Whether this is a SHA-256 in hexadecimal.
+
+    >>> is_digest(digest(b"")), is_digest("../x")
+    (True, False)
+    """
+    return isinstance(text, str) and _SHA256.fullmatch(text) is not None
+
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

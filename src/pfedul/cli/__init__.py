@@ -1,0 +1,3 @@
+"""The command line: parses and prints, nothing else."""
+
+from pfedul.cli.main import main as main

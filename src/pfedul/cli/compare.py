@@ -1,0 +1,93 @@
+"""The command `compare`: it parses and prints, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pfedul.cli.evidence import refuse_nodes
+from pfedul.cli.parts import (
+    as_json_flag,
+    client_options,
+    data_root_option,
+    example,
+    opened,
+    print_json,
+    run_argument,
+)
+from pfedul.errors import PfedulError
+from pfedul.terminal import console as show
+
+
+@example("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
+@click.command()
+@run_argument
+@client_options
+@click.option(
+    "--methods",
+    multiple=True,
+    default=("all",),
+    show_default=True,
+    metavar="NAME[:KEY=VALUE,...]",
+    help="Methods, with commas between or given again; 'all'. For pfedul the options of "
+    "'forget': pfedul:correction=reset,fraction=0.3. NAME+recalibrate recalibrates after it.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How often each method is tried from the same checkpoint, with seeds of its own.",
+)
+@click.option(
+    "--oracles", type=click.IntRange(min=2), default=2, show_default=True, help="Oracles to train."
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Cells at a time; as many as cores.")
+@click.option(
+    "--save", type=click.Path(path_type=Path), help="Also write page, picture and JSON here."
+)
+@data_root_option
+@as_json_flag
+def compare(
+    run: Path,
+    clients: tuple[str, ...],
+    methods: tuple[str, ...],
+    seeds: int,
+    oracles: int,
+    workers: int | None,
+    save: Path | None,
+    data_root: str | None,
+    as_json: bool,
+) -> None:
+    """Forget clients with many methods, each in a branch of RUN, and audit them side by side.
+
+    RUN itself stays as it is; branches, results and the page are in RUN/comparisons.
+    Interrupted, the next call goes on with the cells that are not finished; the page also
+    has what earlier calls found about the same clients.
+    """
+    # Imported here: it takes a second that other commands need not wait for.
+    from pfedul.compare import Comparing
+    from pfedul.compare import compare as do_it
+    from pfedul.compare.cells import cells_of, seeds_of
+    from pfedul.compare.page import check_writable, write_pages
+    from pfedul.terminal import compare as show_compare
+
+    refuse_nodes(run)
+    with opened(run, data_root) as federation:
+        cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
+        asked = Comparing(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
+        if save is not None:
+            check_writable(save)
+        with show_compare.progress() as (on_stage, on_cell):
+            folder, found = do_it(asked, on_stage, on_cell)
+    with show.waiting("Writing the page"):
+        files = write_pages(found, folder)
+        if save is not None:
+            files = write_pages(found, save)
+    if as_json:
+        print_json({**found, "files": {kind: str(file) for kind, file in files.items()}})
+    else:
+        show_compare.comparison(found, files["page"])
+    if all(cell["failure"] for cell in found["cells"] if cell["asked"]):
+        raise PfedulError("No method that was asked for came to a result; its row says why.")

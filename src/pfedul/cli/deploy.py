@@ -1,0 +1,145 @@
+"""The commands `pfedul up` and `pfedul down`: they parse and print, nothing else.
+
+Flower is an extra, so what needs it is imported only when a command runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pfedul.cli.parts import as_json_flag, example, print_json, run_argument
+from pfedul.engine.flower.extra import require_flower
+from pfedul.terminal import console as show
+
+if TYPE_CHECKING:
+    from pfedul.flower.deployment.down import Ended
+    from pfedul.flower.deployment.up import Deployment
+
+
+@example("pfedul up runs/hospitals --nodes 3")
+@click.command()
+@run_argument
+@click.option("--nodes", type=click.IntRange(min=1), help="How many nodes; 3 for a new run.")
+@click.option("--clients", multiple=True, metavar="ID", help="A node's client; may be given again.")
+@click.option("--host", help="Address that the server listens on.  [default: 127.0.0.1]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port that the server listens on; 0 chooses one and keeps it.",
+)
+@click.option(
+    "--data-root", type=click.Path(path_type=Path), help="Folder with the data files, at all nodes."
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait until all are ready.",
+)
+@as_json_flag
+def up(run: Path, as_json: bool, **wishes: Any) -> None:
+    """Start a Flower deployment of RUN on this machine, for trying out.
+
+    A server and a node for each client, with TLS and authenticated nodes. What
+    runs already is left alone; what has died is started again under its old
+    identity. All of it lies in RUN/deployment. docs/deploy.md goes on from here
+    to real hosts.
+    """
+    require_flower()
+    from pfedul.flower.deployment.up import Wish, bring_up
+
+    with show.waiting("Starting Flower"):
+        deployment = bring_up(run, Wish(**wishes))
+    found = _described(run, deployment)
+    if as_json:
+        print_json(found)
+    else:
+        _print_deployment(found)
+
+
+def _described(run: Path, deployment: Deployment) -> dict[str, Any]:
+    """The JSON form of a deployment."""
+    return {
+        "run": str(run),
+        "folder": str(deployment.layout.folder),
+        "started": list(deployment.started),
+        "processes": [
+            {
+                "name": process.name,
+                "pid": process.pid,
+                "address": process.address,
+                "log": process.log,
+                "node_id": _text(deployment.node_ids.get(process.name)),
+            }
+            for process in deployment.record.running()
+        ],
+        "next": _next_commands(run, list(deployment.node_ids)),
+    }
+
+
+def _text(node_id: int | None) -> str | None:
+    """Ids have 64 bits, more than a number in JSON is safe to have."""
+    return None if node_id is None else str(node_id)
+
+
+def _next_commands(run: Path, clients: list[str]) -> dict[str, str]:
+    folder = run / "deployment"
+    someone = clients[:2][-1]
+    start = f"{shlex.quote(f'{folder}/flwr')} run {shlex.quote(f'{folder}/app')} pfedul --stream"
+    return {
+        "train": f"{start} -c 'action=\"train\" rounds=2'",
+        "forget": f'{start} -c \'action="forget" client="{someone}"\'',
+        "status": f"pfedul status {shlex.quote(str(run))}",
+        "down": f"pfedul down {shlex.quote(str(run))}",
+    }
+
+
+def _print_deployment(found: dict[str, Any]) -> None:
+    shown = ("name", "pid", "address", "log")
+    rows = [{key: str(item[key]) for key in shown} for item in found["processes"]]
+    show.table(f"running in {found['folder']}", rows)
+    started = ", ".join(found["started"])
+    show.line(f"Started: {started}." if started else "All of it was running already.")
+    show.line("Next:")
+    for command in found["next"].values():
+        show.line(f"  {command}")
+
+
+@example("pfedul down runs/hospitals")
+@click.command()
+@run_argument
+@as_json_flag
+def down(run: Path, as_json: bool) -> None:
+    """End the processes that 'pfedul up RUN' has started, and only those.
+
+    Keys, certificates, the server's database and the clients' own folders stay:
+    'pfedul up RUN' starts the same nodes again.
+    """
+    from pfedul.flower.deployment.down import bring_down
+
+    with show.waiting("Ending Flower"):
+        ended = bring_down(run)
+    if not ended.scrubbed:
+        click.echo("Warning: the server's database may still hold deleted messages.", err=True)
+    if as_json:
+        print_json(_ended(run, ended))
+    elif ended.pids:
+        names = ", ".join(process.name for process in ended.processes) or "leftovers"
+        show.line(f"Ended {names}: {len(ended.pids)} processes with their children.")
+    else:
+        show.line(f"Nothing of {run} is running.")
+
+
+def _ended(run: Path, ended: Ended) -> dict[str, Any]:
+    return {
+        "run": str(run),
+        "ended": [{"name": process.name, "pid": process.pid} for process in ended.processes],
+        "pids": list(ended.pids),
+        "scrubbed": ended.scrubbed,
+    }

@@ -1,0 +1,197 @@
+"""The commands `rehearse`, `audit` and `report`: they parse and print, nothing else."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pfedul.audit.levels import LEVELS, level_of
+from pfedul.cli.parts import (
+    as_json_flag,
+    away_options,
+    client_options,
+    data_root_option,
+    example,
+    given,
+    opened,
+    options_of,
+    print_json,
+    run_argument,
+)
+from pfedul.errors import PfedulError
+from pfedul.federation import AT_NODES
+from pfedul.store.audits import Audit
+from pfedul.store.ledger import Ledger
+from pfedul.store.store import LEDGER_FILE, REPORTS, require_run
+from pfedul.terminal import audit as show_audit
+from pfedul.terminal import console as show
+from pfedul.terminal import removal as show_removal
+from pfedul.unlearn.options import ForgetOptions
+
+_level = click.option(
+    "--level",
+    type=click.Choice(list(LEVELS)),
+    default="standard",
+    show_default=True,
+    help="How much to spend: " + "; ".join(f"{x.name}, {x.summary}" for x in LEVELS.values()) + ".",
+)
+_oracles = click.option(
+    "--oracles", type=click.IntRange(min=1), help="Oracles, in place of the level's number."
+)
+
+
+def refuse_nodes(run: Path) -> None:
+    """An audit asks models about samples, and clients on machines of their own keep theirs."""
+    require_run(run)
+    with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
+        if ledger.meta("clients_at") == AT_NODES:
+            raise PfedulError(
+                f"The clients of {run} keep their samples on machines of their own, and an audit "
+                "needs them here; audit a federation whose data are at hand (docs/audit.md)."
+            )
+
+
+@example("pfedul rehearse runs/digits --client client-03 --level quick")
+@click.command()
+@run_argument
+@client_options
+@options_of(ForgetOptions)
+@away_options
+@_level
+@_oracles
+@data_root_option
+@as_json_flag
+def rehearse(
+    run: Path,
+    clients: tuple[str, ...],
+    away: tuple[str, ...],
+    level: str,
+    oracles: int | None,
+    data_root: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Forget clients on a sealed copy of RUN and audit that in full; RUN itself stays as it is.
+
+    Evidence needs what forgetting erases, so it is gathered before. Oracles, retrained
+    without the clients, are trained first and kept in RUN/oracles; interrupted, the next
+    call goes on. Then call 'pfedul forget' with the same options: equal hashes carry the
+    evidence over.
+    """
+    from pfedul.audit.rehearsal import Rehearsal
+    from pfedul.audit.rehearsal import rehearse as do_it
+
+    refuse_nodes(run)
+    with opened(run, data_root) as federation:
+        wish = ForgetOptions(**given(options))
+        asked = Rehearsal(federation, clients, wish, away, level_of(level, oracles))
+        asked.check()
+        show_audit.price(asked.price())
+        with show_removal.stages() as on_stage:
+            found = do_it(asked, on_stage)
+        then = f"pfedul forget {run} {asked.removal_words}, then pfedul report {run}"
+    _print_audit(found, as_json, then)
+
+
+@example("pfedul audit runs/digits --target-data client-03.npz")
+@click.command()
+@run_argument
+@click.option(
+    "--target-data",
+    multiple=True,
+    metavar="[ID=]FILE",
+    help="Samples of the forgotten client: an .npz file with x_train, y_train (trained on) and "
+    "x_test, y_test (not); or 'run', where the run's data set still has them.",
+)
+@click.option("--request", type=int, help="Which removal; the newest if not given.")
+@_level
+@_oracles
+@data_root_option
+@as_json_flag
+def audit(
+    run: Path,
+    target_data: tuple[str, ...],
+    request: int | None,
+    level: str,
+    oracles: int | None,
+    data_root: str | None,
+    as_json: bool,
+) -> None:
+    """Audit a removal after the fact, with what is left and with samples that you bring.
+
+    The tensors before the removal and the client's personal part are gone, so not every
+    surface can be tested; the result says which. 'pfedul rehearse' before a removal
+    tests them all.
+    """
+    from pfedul.audit.after import Inquiry, audit_after, honoured_request
+    from pfedul.audit.brought import brought_data
+
+    refuse_nodes(run)
+    with opened(run, data_root) as federation:
+        removal = honoured_request(federation, request)
+        if not target_data:
+            raise PfedulError(
+                f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz."
+            )
+        data = brought_data(federation, removal.targets, target_data)
+        asked = Inquiry(federation, removal, data, level_of(level, oracles))
+        asked.check()
+        show_audit.price(asked.price())
+        with show_removal.stages() as on_stage:
+            found = audit_after(asked, on_stage)
+    _print_audit(found, as_json, f"pfedul report {run}")
+
+
+def _print_audit(found: Audit, as_json: bool, then: str) -> None:
+    if as_json:
+        print_json({"audit": found.number, **found.evidence, "clients": found.clients})
+    else:
+        show_audit.audit(found.evidence, then)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"cannot be written to {path}: {error.strerror}"
+        raise PfedulError(f"The report {why}.") from None
+
+
+@example("pfedul report runs/digits --format html")
+@click.command()
+@run_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "md", "json", "pdf-ready"]),
+    default="html",
+    show_default=True,
+    help="pdf-ready is a page laid out for A4: print it from a browser.",
+)
+@click.option("--request", type=int, help="Which removal; the newest if not given.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where to write it; else a file in RUN/reports.",
+)
+@as_json_flag
+def report(run: Path, form: str, request: int | None, output: Path | None, as_json: bool) -> None:
+    """Write what is known of a removal as a page: verdict, evidence, cost, how to repeat it.
+
+    One file that opens from disk without a network. It only reads RUN.
+    """
+    from pfedul.report import FORMATS, write_report
+    from pfedul.report.material import read_material
+
+    with show.waiting("Writing the report"):
+        material = read_material(run, request)
+        path = output or run / REPORTS / FORMATS[form].file_name
+        _make_folder(path.parent)
+        write_report(material, form, path)
+    if as_json:
+        print_json({"report": str(path), "format": form})
+    else:
+        show.line(f"Wrote {path}")

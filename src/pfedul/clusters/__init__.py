@@ -1,0 +1,1 @@
+"""Runs whose clients are in clusters that never exchange updates (KNOT)."""

@@ -1,0 +1,47 @@
+"""A data set as it is before it is dealt to clients, and the registry entry that loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedul.data.datasets.files import SearchPath
+from pfedul.data.samples import TensorSamples
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The natural owner (for example the writer) of every sample of both parts."""
+
+    train: NDArray[np.str_]
+    test: NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The official training and test parts, with owners where the data have them."""
+
+    train: TensorSamples
+    test: TensorSamples
+    classes: int
+    owners: Owners | None = None
+
+
+@dataclass(frozen=True)
+class DatasetKind:
+    """A data set that users can choose by name.
+
+    `files` says which files it wants (empty if none), `published` who publishes them and where.
+    """
+
+    name: str
+    summary: str
+    options: type[Any]
+    files: str
+    published: str
+    licence: str
+    load: Callable[[SearchPath, Any], Dataset]

@@ -1,0 +1,130 @@
+"""What CIFAR-10 and CIFAR-100 share: records of labels and 3 x 32 x 32 points, in two versions.
+
+A. Krizhevsky (2009), "Learning Multiple Layers of Features from Tiny Images".
+The binary version is a row of records: one or two label bytes and 3,072 bytes
+of points (red, green, blue planes). The Python version is a pickled dictionary
+of the same. Any whole number of records is accepted, so that parts of the
+official files can be used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import Dataset, DatasetKind
+from pfedul.data.datasets.contents import contents
+from pfedul.data.datasets.files import Layout, SearchPath, Wanted, find
+from pfedul.data.datasets.images import images_from_bytes
+from pfedul.data.datasets.pickles import PickledArray, read_plain_pickle
+from pfedul.data.samples import TensorSamples, tensor_samples
+from pfedul.errors import PfedulError
+
+PIXELS = 3 * 32 * 32
+PUBLISHED = "Alex Krizhevsky, https://www.cs.toronto.edu/~kriz/cifar.html"
+LICENCE = "none stated; the publisher asks to cite Krizhevsky (2009)"
+
+Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class CifarKind:
+    """How one of the two sets differs from the other; the wanted label is a record's last one."""
+
+    classes: int
+    label_bytes: int
+    label_key: str
+    train: str
+    test: str
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    wanted: Wanted
+
+
+def layouts(title: str, binary_folder: str, train: str, test: str) -> tuple[Layout, Layout]:
+    """The binary and the Python version of `title` ("cifar-10"), as folders and as archives."""
+    python = "cifar-10-batches-py" if title == "cifar-10" else f"{title}-python"
+    return (
+        Layout((binary_folder,), (f"{train}.bin", f"{test}.bin"), f"{title}-binary.tar.gz"),
+        Layout((python,), (train, test), f"{title}-python.tar.gz"),
+    )
+
+
+def dataset_kind(kind: CifarKind, summary: str) -> DatasetKind:
+    """The entry of the registry for one of the two data sets."""
+    return DatasetKind(
+        name=kind.wanted.name,
+        summary=summary,
+        options=NoOptions,
+        files=kind.wanted.files,
+        published=PUBLISHED,
+        licence=LICENCE,
+        load=lambda search, _options: load_cifar(search, kind),
+    )
+
+
+def load_cifar(search: SearchPath, kind: CifarKind) -> Dataset:
+    """Both official parts, from whichever version is found first."""
+    found = find(search, kind.wanted)
+    files = {name: _records(name, content, kind) for name, content in contents(found)}
+    return Dataset(_part(files, kind.train, kind), _part(files, kind.test, kind), kind.classes)
+
+
+def _part(files: dict[str, Records], pattern: str, kind: CifarKind) -> TensorSamples:
+    names = sorted(name for name in files if fnmatch(name.removesuffix(".bin"), pattern))
+    pixels = np.concatenate([files[name][0] for name in names]).reshape(-1, 3, 32, 32)
+    labels = np.concatenate([files[name][1] for name in names])
+    x = images_from_bytes(pixels, kind.mean, kind.std)
+    return tensor_samples(x, torch.from_numpy(labels), kind.wanted.name)
+
+
+def _records(name: str, content: bytes, kind: CifarKind) -> Records:
+    read = _from_binary if name.endswith(".bin") else _from_pickle
+    pixels, labels = read(name, content, kind)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < kind.classes:
+        raise PfedulError(
+            f"The file {name} has labels outside 0 to {kind.classes - 1}; "
+            f"check that it belongs to {kind.wanted.name}."
+        )
+    return pixels, labels
+
+
+def _from_binary(name: str, content: bytes, kind: CifarKind) -> Records:
+    size = kind.label_bytes + PIXELS
+    if not content or len(content) % size:
+        raise PfedulError(
+            f"The file {name} has {len(content)} bytes, which is no whole number of "
+            f"{kind.wanted.name} records of {size} bytes; fetch it again."
+        )
+    table = np.frombuffer(content, np.uint8).reshape(-1, size)
+    return table[:, kind.label_bytes :], table[:, kind.label_bytes - 1].astype(np.int64)
+
+
+def _from_pickle(name: str, content: bytes, kind: CifarKind) -> Records:
+    given = read_plain_pickle(name, content)
+    entries = {_text(key): value for key, value in given.items()} if isinstance(given, dict) else {}
+    pixels, labels = _values(entries.get("data")), _values(entries.get(kind.label_key))
+    if pixels.dtype != np.uint8 or pixels.shape != (len(labels), PIXELS) or not len(labels):
+        raise PfedulError(
+            f"The file {name} does not hold 'data' of {PIXELS} bytes and '{kind.label_key}' for "
+            f"each image; fetch the official {kind.wanted.name} file."
+        )
+    return pixels, labels.astype(np.int64)
+
+
+def _text(key: Any) -> str:
+    return key.decode("latin1") if isinstance(key, bytes) else str(key)
+
+
+def _values(entry: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """The array or list of whole numbers in a pickle's entry; an empty one if it is neither."""
+    if isinstance(entry, PickledArray):
+        return entry.values
+    is_list = isinstance(entry, list) and all(type(item) is int for item in entry)
+    return np.array(entry if is_list else [], dtype=np.int64)

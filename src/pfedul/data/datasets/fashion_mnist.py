@@ -1,0 +1,69 @@
+"""Fashion-MNIST: 70,000 grey images of clothes, 28 x 28 points, 10 classes.
+
+H. Xiao, K. Rasul, R. Vollgraf (2017), "Fashion-MNIST: a Novel Image Dataset for
+Benchmarking Machine Learning Algorithms"; published by Zalando Research.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import Dataset, DatasetKind
+from pfedul.data.datasets.contents import contents
+from pfedul.data.datasets.files import Layout, SearchPath, Wanted, find
+from pfedul.data.datasets.idx import read_idx
+from pfedul.data.datasets.images import images_from_bytes
+from pfedul.data.samples import TensorSamples, tensor_samples
+from pfedul.errors import PfedulError
+
+CLASSES = 10
+SIDE = 28
+# Mean and deviation of the full official training part, as widely published.
+MEAN, STD = (0.2860,), (0.3530,)
+
+_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+_FOLDERS = ("fashion-mnist", "FashionMNIST/raw")
+WANTED = Wanted(
+    name="fashion-mnist",
+    files="the four files {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz",
+    published="Zalando Research, https://github.com/zalandoresearch/fashion-mnist",
+    layouts=(Layout(_FOLDERS, _NAMES), Layout(_FOLDERS, tuple(f"{name}.gz" for name in _NAMES))),
+)
+
+
+def load(search: SearchPath, _options: NoOptions) -> Dataset:
+    """The official training part and the official test part ("t10k")."""
+    found = find(search, WANTED)
+    files = {name.removesuffix(".gz"): content for name, content in contents(found)}
+    return Dataset(_part(files, "train"), _part(files, "t10k"), CLASSES)
+
+
+def _part(files: dict[str, bytes], part: str) -> TensorSamples:
+    images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+    pixels = read_idx(images_name, files[images_name], dimensions=3)
+    labels = read_idx(labels_name, files[labels_name], dimensions=1).astype(np.int64)
+    if pixels.shape != (len(labels), SIDE, SIDE) or labels.max(initial=0) >= CLASSES:
+        raise PfedulError(
+            f"The files {images_name} and {labels_name} do not hold one label from 0 to 9 for "
+            "each image of 28 x 28 points; fetch the official ones."
+        )
+    x = images_from_bytes(pixels[:, np.newaxis], MEAN, STD)
+    return tensor_samples(x, torch.from_numpy(labels), f"fashion-mnist ({part})")
+
+
+FASHION_MNIST = DatasetKind(
+    name=WANTED.name,
+    summary="70,000 grey images of clothes, 28 x 28 points; 10 classes",
+    options=NoOptions,
+    files=WANTED.files,
+    published=WANTED.published,
+    licence="MIT",
+    load=load,
+)

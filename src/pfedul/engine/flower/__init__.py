@@ -1,0 +1,1 @@
+"""Engines that reach clients through Flower."""

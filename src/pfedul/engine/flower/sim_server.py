@@ -1,0 +1,204 @@
+"""The process in which Flower's simulation and its Ray live for the `flower-simulation` engine.
+
+Started as `python -m pfedul.flower.simulation_server`. Flower's server takes jobs from the
+engine, sends them out over Flower's grid and hands the replies back in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from flwr.app import Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from pfedul.engine.flower.sim_client import client_app
+from pfedul.engine.flower.sim_desk import PULL_SECONDS, Desk, failure_in, room_for
+from pfedul.engine.flower.sim_process import CLUSTER, Job, Packed, Ready, Start
+from pfedul.engine.flower.wire import MESSAGE_TYPES
+from pfedul.engine.messages import Failure
+from pfedul.engine.processes import ATTEMPTS
+from pfedul.engine.sharedbuffer import Place, SharedBuffer
+from pfedul.engine.worker import failure
+
+ACTOR: dict[str, Any] = {
+    "num_cpus": 1,
+    "num_gpus": 0.0,
+    "max_restarts": -1,
+    "max_task_retries": ATTEMPTS - 1,
+}
+"""Ray's options of a worker process. One that dies is replaced and its work done again."""
+
+_untyped_ray: Any = ray
+_ENDING = threading.Lock()
+_GROUP = os.getpgrp()
+
+
+class Line:
+    """The line to the engine; Flower's server and the main thread may both want to speak."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._turn = threading.Lock()
+
+    def send(self, message: Ready | Packed | Failure) -> None:
+        with self._turn:
+            self._connection.send(message)
+
+    def receive(self) -> Any:
+        return self._connection.recv()
+
+
+def simulate(line: Line, data: SharedBuffer, start: Start) -> None:
+    """Run Flower's simulation until the engine hangs up."""
+    with group_of_its_own():
+        join_ray(start)
+    await_cpus()
+    size = os.fstat(data.descriptor).st_size
+    memory = data.read({"all": Place(torch.uint8, (size,), 0)})["all"].numpy()
+    bench = ray.put((start.setup, memory))
+    server = ServerApp()
+
+    @server.main()
+    def serve(grid: Grid, _context: Context) -> None:
+        with suppress(EOFError, OSError):  # the engine has hung up
+            serve_jobs(grid, line, start)
+        end(start.folder)  # to return would let Flower wait until its clients are done
+
+    resources = {"client_resources": ACTOR}
+    run_simulation(server, client_app(bench), len(start.clients), backend_config=resources)
+
+
+@contextmanager
+def group_of_its_own() -> Iterator[None]:
+    """What is started in the block, and by that in turn, is a process group under our number."""
+    os.setpgid(0, 0)
+    yield
+    os.setpgid(0, _GROUP)
+
+
+def join_ray(start: Start) -> None:
+    """The cluster that RAY_ADDRESS names, or a Ray of our own on this machine alone."""
+    quiet: dict[str, Any] = {"logging_level": logging.CRITICAL, "log_to_driver": False}
+    if os.environ.get(CLUSTER):
+        path = {"PYTHONPATH": os.environ["PYTHONPATH"]}
+        ray.init(runtime_env={"env_vars": path}, **quiet)
+        return
+    ray.init(
+        num_cpus=start.workers,
+        num_gpus=0,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=str(start.folder),
+        **quiet,
+    )
+
+
+def await_cpus() -> None:
+    """Flower makes a worker for every CPU of a cluster: one that is taken would wait for ever."""
+    while int(_untyped_ray.available_resources().get("CPU", 0)) < max(1, count_cpus()):
+        time.sleep(0.2)
+
+
+def count_cpus() -> int:
+    return sum(int(node["Resources"].get("CPU", 0)) for node in _untyped_ray.nodes())
+
+
+def serve_jobs(grid: Grid, line: Line, start: Start) -> None:
+    """Do the engine's jobs, one after the other."""
+    nodes = await_nodes(grid, start.clients)
+    line.send(greet(grid, nodes[start.clients[0]]))
+    cpus = count_cpus()
+    while True:
+        job: Job = line.receive()
+        for answer in Desk(grid, nodes, job, room_for(job, cpus)).answers():
+            line.send(answer)
+
+
+def await_nodes(grid: Grid, clients: tuple[str, ...]) -> dict[str, int]:
+    """A node for each client; Flower starts its server before its nodes."""
+    while len(nodes := sorted(grid.get_node_ids())) < len(clients):
+        time.sleep(PULL_SECONDS)
+    return dict(zip(clients, nodes, strict=True))
+
+
+def greet(grid: Grid, node: int) -> Ready | Failure:
+    """Have one worker set up, so that what is wrong with all of them is known at once."""
+    message = Message(RecordDict(), node, MESSAGE_TYPES["hello"])
+    [reply] = grid.send_and_receive([message])
+    return failure_in(reply, "Setting up the model and the data") or Ready()
+
+
+def end_with(lifeline: int, folder: Path) -> None:
+    """End when the engine's process lets go of the lifeline, however busy Ray is."""
+    os.read(lifeline, 1)
+    end(folder)
+
+
+def end(folder: Path) -> None:
+    """End Ray and this process without waiting for Flower's threads.
+
+    A Ray of our own is killed: `ray.shutdown` crashes where a thread waits for a client's
+    result, and leaves some of Ray's processes behind then.
+    """
+    with _ENDING:  # several threads may want to; the first ends all
+        with suppress(OSError):  # Ray may not be up yet, and we in its group
+            os.setpgid(0, _GROUP)
+        with suppress(ProcessLookupError):  # the Ray of a cluster is in no group of ours
+            os.killpg(os.getpid(), signal.SIGKILL)
+        with suppress(ChildProcessError):  # until there is no child any more
+            while True:
+                os.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.environ.get(CLUSTER):  # which then need not find out; a crash would end us as well
+            ray.shutdown()
+        os._exit(0)
+
+
+def remove_after_us(folder: Path) -> int:
+    """Have the folder removed when this process ends, even if a dying Ray takes it along.
+
+    Returns the descriptor whose closing tells that we have ended. The process that
+    waits for it is no child of ours, as `end` waits for all of those.
+    """
+    told, ours = os.pipe()
+    script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'
+    command = ["/bin/sh", "-c", script, "sh", str(folder)]
+    subprocess.run(command, pass_fds=[told], start_new_session=True, check=False)
+    os.close(told)
+    return ours
+
+
+def main() -> None:
+    """Serve on the descriptors that the command line names."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what matters is told to the engine
+    connection, lifeline, data = map(int, sys.argv[1:])
+    line = Line(Connection(connection))
+    start: Start = line.receive()
+    remove_after_us(start.folder)
+    threading.Thread(target=end_with, args=(lifeline, start.folder), daemon=True).start()
+    try:
+        simulate(line, SharedBuffer(data), start)
+    except Exception as error:
+        with suppress(OSError):  # the engine has hung up
+            line.send(failure("Flower's simulation", error))
+    end(start.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""What a personalisation is, and what it is given to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from pfedul.base.tensors import Tensors
+from pfedul.data.samples import Samples
+from pfedul.split import Split
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains: plain SGD, its momentum fresh in every round.
+
+    `steps` ends each phase of the training after so many batches, however many epochs are left.
+    """
+
+    epochs: int = 5
+    batch_size: int = 32
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's local work: everything it may read. The model is scratch space."""
+
+    client: str
+    model: nn.Module
+    split: Split
+    head: str | None
+    shared: Tensors
+    personal: Tensors
+    samples: Samples
+    training: LocalTraining
+    options: Any
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The client's tensors after local training, and the mean loss on the way."""
+
+    shared: Tensors
+    personal: Tensors
+    loss: float
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """How a client recalibrates.
+
+    `epochs`: E_r of the paper. `affine`: FedBN also trains the weights and biases
+    of its normalisation. `statistics`: normalisation statistics that are *shared*
+    are re-estimated on the client's samples first and sent back to be averaged.
+    """
+
+    epochs: int = 2
+    affine: bool = False
+    statistics: bool = False
+
+
+@dataclass(frozen=True)
+class Personalization:
+    """A way to divide a model between the federation and its clients, and to train it.
+
+    The five descriptions make the table of `pfedul personalizations` and of the
+    docs. `recalibrate` gives the personal tensors refitted to shared tensors that
+    changed; the model holds both parts when it is called. `needs_head` says
+    whether the split is made at the model's head.
+    """
+
+    name: str
+    summary: str
+    shared: str
+    personal: str
+    local_training: str
+    recalibration: str
+    paper: str
+    options: type[Any]
+    split: Callable[..., Split]
+    fit: Callable[[Job], Fitted]
+    recalibrate: Callable[[Job, Recalibration], Tensors]
+    needs_head: bool = False

@@ -1,0 +1,170 @@
+"""What a record is: a recorder that sees every round, the files it keeps, and what they cost.
+
+A recorder is given each reply while it lasts (`add`). When the round is whole and its
+mean is known, those that ask for it see every reply once more, read back from disk one
+at a time (`look_back`): memory does not grow with the number of clients. What they
+stage belongs to the round's commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import Tensors, norm
+from pfedul.store.store import Store, record_file
+
+if TYPE_CHECKING:
+    from pfedul.settings import Settings
+    from pfedul.split import Split
+
+
+@dataclass(frozen=True)
+class Update:
+    """A client's reply of round `number`: shared tensors before and after its work."""
+
+    number: int
+    client: str
+    before: Tensors
+    after: Tensors
+
+    def change(self, names: Sequence[str]) -> Tensors:
+        """What the client added to the tensors that it was given, in double precision."""
+        return changes(self.before, self.after, names)
+
+
+@dataclass(frozen=True)
+class WholeRound:
+    """A round when its mean is known; `samples` are those of the replies that entered it."""
+
+    number: int
+    before: Tensors
+    after: Tensors
+    samples: Mapping[str, int]
+    parameters: tuple[str, ...]
+
+    def weight(self, client: str) -> float:
+        """The client's share in this very round, among those who took part in it."""
+        return self.samples[client] / sum(self.samples.values())
+
+    @cached_property
+    def change(self) -> Tensors:
+        """What the round added to the shared parameters, in double precision."""
+        return changes(self.before, self.after, self.parameters)
+
+    @cached_property
+    def square(self) -> float:
+        """The squared length of that."""
+        return norm(self.change) ** 2
+
+
+def changes(before: Tensors, after: Tensors, names: Sequence[str]) -> Tensors:
+    """After minus before, in double precision."""
+    return {name: after[name].to(torch.float64) - before[name] for name in names}
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a recorder is made of: where it keeps, the run's settings, what is shared."""
+
+    store: Store
+    settings: Settings
+    split: Split
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the shared parameters, of a tied one the first; statistics are none."""
+        return self.split.parameters
+
+
+class Recorder:
+    """Sees one round. `looks_back`: it must see the replies again when the mean is known."""
+
+    looks_back = False
+
+    def add(self, update: Update) -> None:
+        """A reply, while it lasts."""
+
+    def look_back(self, update: Update, whole: WholeRound) -> None:
+        """The same reply again, when the round is whole."""
+
+    def finish(self, whole: WholeRound) -> None:
+        """All replies have been seen."""
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """Clients that are forgotten; `everything` asks for all that is kept of single clients."""
+
+    store: Store
+    split: Split
+    clients: tuple[str, ...]
+    targets: tuple[str, ...]
+    everything: bool = False
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """Whose own files go."""
+        return self.clients if self.everything else self.targets
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What the size of a record depends on; `tensors` and `parameters` are the shared ones."""
+
+    clients: int
+    parameters: int
+    tensors: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """An entry of the registry.
+
+    `size` is its bytes, in single precision and without headers of files. `folders` are
+    those below `records/` with a file for each client. `doomed` names further files that
+    go when a client is forgotten, and `renew` stages what takes their place.
+    """
+
+    name: str
+    title: str
+    summary: str
+    memory: str
+    size: Callable[[Extent], int]
+    recorder: Callable[[Keeping], Recorder]
+    folders: tuple[str, ...]
+    doomed: Callable[[Erasure], list[str]] = lambda _erasure: []
+    renew: Callable[[Erasure], None] = lambda _erasure: None
+    options: type[NoOptions] = field(default=NoOptions)
+
+    def own_files(self, clients: Sequence[str]) -> list[str]:
+        """The files of single clients, whether they are there or not."""
+        return [record_file(folder, client) for client in clients for folder in self.folders]
+
+
+def counted(value: int) -> Tensor:
+    """A whole number as a record writes it."""
+    return torch.tensor(value, dtype=torch.int64)
+
+
+def begins_anew(name: str) -> Callable[[Erasure], list[str]]:
+    """Of records that follow the path of the model: with a client gone it is another path."""
+    return lambda erasure: [
+        file for file in erasure.store.names("records/") if kind_of(file) == name
+    ]
+
+
+def kind_of(name: str) -> str:
+    """The record that a file below the run folder belongs to.
+
+    >>> kind_of("records/fisher-total.safetensors"), kind_of("records/psi/ann.safetensors")
+    ('fisher', 'psi')
+    """
+    return name.split("/")[1].removesuffix(".safetensors").partition("-")[0]

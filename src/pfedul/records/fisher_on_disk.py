@@ -1,0 +1,124 @@
+"""The Fisher record in a run folder: a file for each client, and their sum.
+
+Kept while training, one client in memory at a time. The sum lets a request be
+planned from two files, however many clients there are; it is kept up to date by
+differences and added up anew when a client is forgotten, so that no rounding
+residue of the client is left in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Generator
+
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensors import Tensors
+from pfedul.records.base import Erasure, Keeping, Record, Recorder, Update, WholeRound
+from pfedul.records.fisher import blended, fisher_noise, summed
+from pfedul.split import Layer
+from pfedul.store.store import FISHER_RETAINED_FILE, FISHER_TOTAL_FILE, Store, fisher_file
+
+
+class StoredFisher:
+    """Reads the record of a run; a `FisherSource` for plans."""
+
+    def __init__(self, store: Store, clients: Sequence[str], layers: Sequence[Layer]) -> None:
+        self.layers = tuple(layers)
+        self._store = store
+        self._clients = tuple(client for client in clients if store.has(fisher_file(client)))
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Those who took part in at least one round."""
+        return self._clients
+
+    def of(self, client: str) -> Tensors:
+        return self._store.read(fisher_file(client))
+
+    def total(self) -> Tensors:
+        return self._store.read(FISHER_TOTAL_FILE)
+
+    def total_without(self, targets: Sequence[str]) -> Tensors | None:
+        """The sum over those who stay, added up anew; None where nobody has a record."""
+        staying = [client for client in self._clients if client not in targets]
+        return summed(self.of(client) for client in staying) if staying else None
+
+
+class FisherRecorder(Recorder):
+    """Brings the record up to date with the replies of one round (Eq. 5)."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        chosen = keeping.settings
+        self._store = keeping.store
+        self._names = [name for layer in keeping.split.layers for name in layer.tensors]
+        self._beta, self._noise, self._seed = chosen.fisher_beta, chosen.fisher_noise, chosen.seed
+        self._sums: Tensors = {}
+
+    @torch.no_grad()
+    def add(self, update: Update) -> None:
+        """Take in a client's update."""
+        changed = {name: update.before[name] - update.after[name] for name in self._names}
+        squares = {name: tensor.square_() for name, tensor in changed.items()}
+        if self._noise:
+            place = derive_seed(self._seed, "fisher-noise", update.number, update.client)
+            squares = fisher_noise(squares, self._noise, Generator().manual_seed(place))
+        name = fisher_file(update.client)
+        known = self._store.read(name) if self._store.has(name) else None
+        fisher = blended(known, squares, self._beta)
+        self._store.stage(name, fisher)
+        self._add_to_sum(fisher, known)
+
+    def _add_to_sum(self, fisher: Tensors, known: Tensors | None) -> None:
+        if not self._sums:
+            self._sums = self._known_total(fisher)
+        for name, tensor in fisher.items():
+            self._sums[name] += tensor
+            if known is not None:
+                self._sums[name] -= known[name]
+
+    def _known_total(self, like: Tensors) -> Tensors:
+        if self._store.has(FISHER_TOTAL_FILE):
+            total = self._store.read(FISHER_TOTAL_FILE)
+            return {name: tensor.to(torch.float64) for name, tensor in total.items()}
+        return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
+
+    def finish(self, _whole: WholeRound) -> None:
+        """The round is whole: stage the sum."""
+        if self._sums:
+            total = {name: tensor.clamp(min=0).float() for name, tensor in self._sums.items()}
+            self._store.stage(FISHER_TOTAL_FILE, total)
+
+
+def _sum_without(erasure: Erasure) -> Tensors | None:
+    fisher = StoredFisher(erasure.store, erasure.clients, erasure.split.layers)
+    return fisher.total_without(erasure.targets)
+
+
+def _doomed(erasure: Erasure) -> list[str]:
+    """The sum over those who stay is added up anew; one that was retained has the targets in it."""
+    staying = [client for client in erasure.clients if client not in erasure.targets]
+    if not any(erasure.store.has(fisher_file(client)) for client in staying):
+        return [FISHER_TOTAL_FILE, FISHER_RETAINED_FILE]
+    return [FISHER_TOTAL_FILE] if erasure.everything else [FISHER_RETAINED_FILE]
+
+
+def _renew(erasure: Erasure) -> None:
+    total = _sum_without(erasure)
+    if total is not None:
+        kept = FISHER_RETAINED_FILE if erasure.everything else FISHER_TOTAL_FILE
+        erasure.store.stage(kept, total)
+
+
+FISHER = Record(
+    name="fisher",
+    title="Fisher",
+    summary="running mean of each client's squared updates, and their sum",
+    memory="one number for each shared parameter and client, and one sum",
+    size=lambda of: (of.clients + 1) * 4 * of.parameters,
+    recorder=FisherRecorder,
+    folders=("fisher",),
+    doomed=_doomed,
+    renew=_renew,
+)

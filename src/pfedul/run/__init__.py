@@ -1,0 +1,1 @@
+"""An open run: made, opened, trained."""

@@ -1,0 +1,247 @@
+"""From settings to a workbench: data, model and personalisation put together and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pfedul.base.randomness import random_stream
+from pfedul.client import Workbench
+from pfedul.data import (
+    ClientData,
+    FederatedData,
+    load_clients,
+    own_clients,
+    parse_backdoor,
+    with_backdoor,
+)
+from pfedul.errors import PfedulError
+from pfedul.models import build_model
+from pfedul.personalization import PERSONALIZATIONS
+from pfedul.settings import OWN, Settings
+from pfedul.split import head_of
+
+ModelFactory = Callable[[], nn.Module]
+OwnData = Mapping[str, Any]
+
+
+def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
+    """The clients' data: the user's own, or what the settings name."""
+    if settings.data == OWN:
+        if own is None:
+            raise PfedulError(
+                "This run was made with data given in Python; open it there, with "
+                "Federation.open(run, data=...)."
+            )
+        return own_data(settings, own)
+    root = None if settings.data_root is None else Path(settings.data_root)
+    loaded = load_clients(
+        settings.data,
+        settings.partition,
+        settings.clients,
+        settings.seed,
+        root,
+        settings.samples,
+        settings.min_samples,
+        settings.small_clients,
+    )
+    return _planted(settings, loaded)
+
+
+def own_data(settings: Settings, own: OwnData) -> FederatedData:
+    """The user's own data, all of it or one client's."""
+    return _planted(settings, own_clients(own))
+
+
+def _planted(settings: Settings, data: FederatedData) -> FederatedData:
+    """The data with the backdoor that the settings ask for, wherever they come from."""
+    if settings.plant_backdoor is None:
+        return data
+    return with_backdoor(data, parse_backdoor(settings.plant_backdoor), settings.seed)
+
+
+def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | None) -> Workbench:
+    """Everything that a process needs in order to work for any client."""
+    factory = _model_factory(settings, input_shape(data), data.classes, own_model)
+    bench = assemble_without_data(settings, factory)
+    model = bench.build_model()
+    data = in_type_of(model, data)
+    _check_output(model, data)
+    _check_single_samples(model, data, settings.batch_size)
+    return replace(bench, data=data.clients)
+
+
+def assemble_at_server(
+    settings: Settings, shape: tuple[int, ...], classes: int, own_model: ModelFactory | None
+) -> Workbench:
+    """What a server needs whose clients are elsewhere, with their data."""
+    return assemble_without_data(settings, _model_factory(settings, shape, classes, own_model))
+
+
+def assemble_without_data(settings: Settings, factory: ModelFactory) -> Workbench:
+    """The model divided as the settings say."""
+    personalization, options = PERSONALIZATIONS.parse(settings.personalization)
+    build = InitialModel(factory, settings.seed)
+    model = build()
+    head = head_of(model, settings.head) if personalization.needs_head else None
+    split = personalization.split(model, head) if head else personalization.split(model)
+    training = settings.training
+    return Workbench(
+        build, split, head, personalization, options, training, data={}, seed=settings.seed
+    )
+
+
+def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
+    """The data as numbers of the type that the model computes with."""
+    kinds = [p.dtype for p in model.parameters() if p.is_floating_point()]
+    wanted = kinds[0] if kinds else torch.get_default_dtype()
+    clients = {
+        name: ClientData(parts.train.as_type(wanted), parts.test.as_type(wanted))
+        for name, parts in data.clients.items()
+    }
+    return replace(data, clients=clients)
+
+
+@torch.no_grad()
+def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int) -> None:
+    """Batch normalisation cannot train on one sample; better said now than in a round."""
+    smallest = min(data.clients, key=lambda name: len(data.clients[name].train))
+    if batch_size > 1 and len(data.clients[smallest].train) > 1:
+        return
+    model.train()
+    try:
+        model(data.clients[smallest].train.batch(torch.zeros(1, dtype=torch.int64))[0])
+    except ValueError as error:
+        raise PfedulError(
+            f"The model cannot be trained on a single sample ({error}); "
+            f"use a larger --batch-size, and leave out clients with one sample."
+        ) from None
+
+
+@dataclass(frozen=True)
+class InitialModel:
+    """Makes the model as it is before training, the same in every process."""
+
+    factory: ModelFactory
+    seed: int
+
+    def __call__(self) -> nn.Module:
+        return build_initial(self.factory, self.seed)
+
+
+def reseeded(bench: Workbench, seed: int, clients: Collection[str]) -> Workbench:
+    """The same work with another seed, for some of the clients: other initial weights and draws."""
+    build = bench.build_model
+    if isinstance(build, InitialModel):
+        build = replace(build, seed=seed)
+    data = {client: bench.data[client] for client in clients}
+    return replace(bench, build_model=build, seed=seed, data=data)
+
+
+def build_initial(factory: ModelFactory, seed: int) -> nn.Module:
+    """The model as it is before training: the same for the same seed."""
+    try:
+        with random_stream(seed, "init"):
+            model = factory()
+    except (RuntimeError, MemoryError) as error:
+        raise PfedulError(f"The model cannot be built: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise PfedulError(
+            f"The model factory returned {type(model).__name__}, not a torch.nn.Module."
+        )
+    return model
+
+
+def _model_factory(
+    settings: Settings, shape: tuple[int, ...], classes: int, own: ModelFactory | None
+) -> ModelFactory:
+    if settings.model != OWN:
+        return partial(build_model, settings.model, shape, classes)
+    if own is None:
+        raise PfedulError(
+            "This run was made with a model given in Python; open it there, with "
+            "Federation.open(run, model=...)."
+        )
+    if isinstance(own, nn.Module):
+        raise PfedulError(
+            "Give a function that makes the model, such as model=lambda: Net(), not a model: "
+            "every process needs one of its own."
+        )
+    return own
+
+
+def check_clients(settings: Settings, clients: Collection[str]) -> None:
+    """Refuse a new run whose settings do not fit the clients that it is made with."""
+    _check_enough(settings, len(clients))
+    _check_clusters(settings, len(clients))
+    if settings.plant_backdoor is not None:
+        _check_among(parse_backdoor(settings.plant_backdoor).client, clients)
+
+
+def _check_clusters(settings: Settings, clients: int) -> None:
+    if settings.clusters == 1:
+        return
+    if settings.clusters > clients:
+        raise PfedulError(
+            f"--clusters {settings.clusters} is more than the {clients} clients; give fewer."
+        )
+    if settings.record != "none":
+        raise PfedulError(
+            f"--record {settings.record} is about one model that all clients share, and clusters "
+            "have several; give --record none with --clusters."
+        )
+
+
+def _check_among(holder: str, clients: Collection[str]) -> None:
+    if holder not in clients:
+        raise PfedulError(
+            f"There is no client '{holder}' to plant a backdoor at; "
+            f"there are {len(clients)} others, such as '{min(clients)}'."
+        )
+
+
+def _check_enough(settings: Settings, clients: int) -> None:
+    """Else none of the run's rounds could ever be committed."""
+    asked = max(1, round(settings.participation * clients))
+    if settings.min_replies > asked:
+        raise PfedulError(
+            f"--min-replies {settings.min_replies} can never be met: a round asks {asked} clients."
+        )
+
+
+def input_shape(data: FederatedData) -> tuple[int, ...]:
+    """The shape of one sample."""
+    return tuple(_first_inputs(data).shape[1:])
+
+
+def _first_inputs(data: FederatedData) -> torch.Tensor:
+    train = next(iter(data.clients.values())).train
+    return train.batch(torch.arange(min(2, len(train))))[0]
+
+
+@torch.no_grad()
+def _check_output(model: nn.Module, data: FederatedData) -> None:
+    inputs = _first_inputs(data)
+    shape = tuple(inputs.shape[1:])
+    model.eval()
+    try:
+        output = model(inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise PfedulError(
+            f"The model cannot be applied to samples of shape {shape}: {error}"
+        ) from error
+    if not isinstance(output, torch.Tensor):
+        raise PfedulError(
+            f"The model returns {type(output).__name__}; it must return one tensor of logits."
+        )
+    if output.ndim != 2 or output.shape[1] < data.classes:
+        raise PfedulError(
+            f"The model's output of shape {tuple(output.shape[1:])} does not fit the "
+            f"{data.classes} classes of the data; it must give one number for each class."
+        )

@@ -1,0 +1,128 @@
+"""Where personal tensors are: in the run folder, or with the clients themselves.
+
+On this machine the run folder holds them, one file for each client. Clients on
+machines of their own keep theirs; the run folder then has their SHA-256, which
+is committed, rolled back and erased in the same way, so that server and clients
+agree on which tensors count whenever one of them is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from pfedul.base.tensors import Tensors, read_tensors
+from pfedul.client import Reply, Workbench
+from pfedul.store.ledger import Statement, insert
+from pfedul.store.store import Store, held_file, personal_file
+from pfedul.store.tables import no_stranger_row, now
+
+
+class PersonalTensors(Protocol):
+    """What a federation asks of either place."""
+
+    at_clients: bool
+
+    def layout(self, clients: Sequence[str]) -> Tensors:
+        """What the personal tensors of a reply must look like."""
+        ...
+
+    def locate(self, client: str) -> Path | None:
+        """The file that an engine needs to let a client go on; None where there is none."""
+        ...
+
+    def stage(self, reply: Reply) -> None:
+        """Put what a reply brings into the unit of work under way."""
+        ...
+
+    def stage_first(self, client: str) -> None:
+        """The same for a client that joins."""
+        ...
+
+    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
+        """What the commit of a removal has to add about its targets."""
+        ...
+
+
+class InRunFolder:
+    """Personal tensors as files of the run folder."""
+
+    at_clients = False
+
+    def __init__(self, store: Store, bench: Workbench) -> None:
+        self._store, self._bench = store, bench
+
+    def layout(self, clients: Sequence[str]) -> Tensors:
+        return self._store.read(personal_file(clients[0])) if self._bench.split.personal else {}
+
+    def locate(self, client: str) -> Path | None:
+        if not self._bench.split.personal:
+            return None
+        return self._store.locate(personal_file(client))
+
+    def stage(self, reply: Reply) -> None:
+        if reply.personal:
+            self._store.stage(personal_file(reply.client), reply.personal)
+
+    def stage_first(self, client: str) -> None:
+        names = self._bench.split.personal
+        if names:
+            tensors = read_tensors(self._bench.build_model(), names)
+            self._store.stage(personal_file(client), tensors)
+
+    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:  # noqa: ARG002
+        return []
+
+
+class WithClients:
+    """Personal tensors that never leave their client; here are only their hashes."""
+
+    at_clients = True
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def layout(self, clients: Sequence[str]) -> Tensors:  # noqa: ARG002
+        return {}
+
+    def locate(self, client: str) -> Path | None:
+        name = held_file(client)
+        return self._store.locate(name) if self._store.has(name) else None
+
+    def stage(self, reply: Reply) -> None:
+        if reply.held is not None:
+            self._store.stage(held_file(reply.client), as_tensors(reply.held))
+
+    def stage_first(self, client: str) -> None:
+        """It begins with the initial tensors, which it is sent."""
+
+    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
+        """Its node is barred, and has yet to confirm that it erased its own folder."""
+        ledger = self._store.ledger
+        rows = []
+        for target in targets:
+            key = ledger.value("SELECT node_key FROM nodes WHERE client = ?", target) or ""
+            asked = {"request": request, "target": target, "node_key": key, "asked_at": now()}
+            rows += [
+                insert("barred", node_key=key, request=request),
+                insert("erasures", **asked),
+                no_stranger_row(target, key),
+            ]
+        return rows
+
+
+def as_tensors(sha256: str) -> Tensors:
+    """A hash in the form of a tensor file.
+
+    >>> as_hash(as_tensors("00ff"))
+    '00ff'
+    """
+    return {"sha256": torch.frombuffer(bytearray.fromhex(sha256), dtype=torch.uint8)}
+
+
+def as_hash(tensors: Tensors) -> str:
+    """The inverse of `as_tensors`."""
+    return bytes(tensors["sha256"].tolist()).hex()

@@ -1,0 +1,176 @@
+"""Federations that an audit trains: oracles without the targets, and twins with them.
+
+An *oracle* is the run's own configuration, retrained from its first round without
+the targets, with another seed: other initial weights, other batches, the same data.
+It is what a removal is measured against. A *twin* is the same with the targets, to
+be unlearned in turn: attacks that compare many unlearned with many retrained models
+need several. Both are ordinary run folders, so a killed audit goes on where it was.
+
+A removal by retraining is made in the same way, with the run's own seed (unlearn/starting_over.py).
+
+What an oracle does not repeat: a client that joined late is in it from the first
+round, and rounds that repaired an earlier removal are ordinary ones.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensorfile import digest
+from pfedul.client import Workbench
+from pfedul.clusters.layout import Clusters
+from pfedul.engine import Engine
+from pfedul.engine.borrowed import BorrowedEngine
+from pfedul.run.assembly import reseeded
+from pfedul.run.opening import first_rows, first_state
+from pfedul.settings import Settings, fixed, write_toml
+from pfedul.store.ledger import Ledger
+from pfedul.store.store import LEDGER_FILE, ORACLES, REHEARSAL, Store
+from pfedul.store.tables import settings_row
+
+if TYPE_CHECKING:
+    from pfedul.federation import Federation
+
+_HEADER = "# Trained on the data of the run around it; it cannot be trained alone.\n"
+_COMMITS = 5
+"""Such a federation is committed about so often on its way: resumable, and cheap."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One federation to train: where it is kept, with which seed, on whose data.
+
+    `changes` are settings in which it differs from the run.
+    """
+
+    name: str
+    folder: Path
+    seed: int
+    clients: tuple[str, ...]
+    record: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def begun(self) -> bool:
+        return (self.folder / LEDGER_FILE).is_file()
+
+
+def oracle_recipes(federation: Federation, targets: Sequence[str], count: int) -> list[Recipe]:
+    """Oracles 1 to `count`; the same ones whenever the same removal is audited."""
+    clients = [client for client in federation.clients if client not in targets]
+    return [
+        _recipe(federation, f"oracle {number}", ORACLES, clients, "none")
+        for number in range(1, count + 1)
+    ]
+
+
+def twin_recipes(federation: Federation, count: int) -> list[Recipe]:
+    """Twins of the run, everybody included."""
+    record = federation.settings.record
+    return [
+        _recipe(federation, f"twin {number}", REHEARSAL, federation.clients, record)
+        for number in range(1, count + 1)
+    ]
+
+
+def _recipe(
+    federation: Federation, name: str, place: str, clients: Sequence[str], record: str
+) -> Recipe:
+    seed = derive_seed(federation.settings.seed, "audit", name) % 2**31
+    members = {client: federation.members[client].data_sha256 for client in clients}
+    decides = fixed(_settings(federation.settings, seed, 0, record))
+    key = digest(json.dumps([decides, members], sort_keys=True).encode())[:16]
+    return Recipe(name, federation.store.path / place / key, seed, tuple(clients), record)
+
+
+def _settings(settings: Settings, seed: int, rounds: int, record: str) -> Settings:
+    return replace(
+        settings,
+        seed=seed,
+        rounds=rounds,
+        record=record,
+        evaluate_every=0,
+        checkpoint_every=max(1, rounds // _COMMITS),
+        data_root=None,
+        engine="auto",
+        workers=None,
+    )
+
+
+def open_recipe(
+    federation: Federation,
+    recipe: Recipe,
+    progress: Callable[[int], None] | None = None,
+    rounds: int | None = None,
+) -> Federation:
+    """The federation of a recipe, trained as long as the run was; `progress` is told of replies.
+
+    `rounds` says how long it is trained instead. It is not evaluated: that is no part of what
+    retraining costs, and who wants to know accuracies measures them.
+    """
+    wanted = federation.rounds if rounds is None else rounds
+    usual = _settings(federation.settings, recipe.seed, wanted, recipe.record)
+    settings = replace(usual, **recipe.changes)
+    bench = reseeded(federation.bench, recipe.seed, recipe.clients)
+    start = lend(federation.engine, recipe.seed)
+    same = settings.clusters == federation.settings.clusters
+    clusters = federation.clusters if same else Clusters(settings.clusters)
+    store = _store(recipe, settings, bench, clusters)
+    made = type(federation)(store, settings, bench, start=start)
+    try:
+        told = progress or (lambda _: None)
+        made.train(
+            wanted,
+            lambda at: told((at.round - 1) * at.clients + at.replies),
+            evaluated=False,
+        )
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
+    """How a federation is started that works on another's engine."""
+    return partial(_borrow, engine, seed)
+
+
+def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
+    return BorrowedEngine(engine, seed)
+
+
+def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
+    """Clients stay in the clusters that they are in, so that the same ones can be compared."""
+    if recipe.begun:
+        return Store.open(recipe.folder)
+    shutil.rmtree(recipe.folder, ignore_errors=True)
+    rows = [*first_rows(bench), settings_row(settings)]
+    return Store.create(
+        recipe.folder, _HEADER + write_toml(settings), first_state(bench, clusters), rows
+    )
+
+
+def replies_left(federation: Federation, recipes: Collection[Recipe]) -> int:
+    """How many replies of clients have yet to come in for these federations to be trained."""
+    left = 0
+    for recipe in recipes:
+        rounds = federation.rounds - rounds_done(recipe)
+        asked = max(1, round(federation.settings.participation * len(recipe.clients)))
+        left += max(0, rounds) * asked
+    return left
+
+
+def rounds_done(recipe: Recipe) -> int:
+    """Committed rounds of a recipe's federation so far."""
+    if not recipe.begun:
+        return 0
+    with closing(Ledger(recipe.folder / LEDGER_FILE, read_only=True)) as ledger:
+        return int(ledger.value("SELECT COUNT(*) FROM rounds"))

@@ -1,0 +1,231 @@
+"""Removal requests in the ledger: asked for, pending, honoured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pfedul.errors import PfedulError
+from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.tables import now
+from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.outcome import Outcome
+
+PENDING, REPAIRING, DONE = "pending", "repairing", "done"
+
+LEVEL, CLIENT_LEVEL = "level", "client"
+"""Of a request's options: the granularity. What is written down says it, so that requests of
+another one can be told apart when there are any."""
+
+NOT_CONFIRMED = "erasure at the client not confirmed"
+
+CLIENT_TABLES = (
+    *("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations"),
+    *("nodes", "audit_clients"),
+)
+"""Every table with rows that speak of one client."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A removal asked for. While it is pending no tensor has been touched."""
+
+    number: int
+    targets: tuple[str, ...]
+    options: dict[str, Any]
+    asked_at: str
+    status: str
+    repaired: int
+    outcome: dict[str, Any] | None
+
+    @property
+    def level(self) -> str:
+        """What is to be forgotten: whole clients, so far. Samples or classes would be others."""
+        return str(self.options.get(LEVEL, CLIENT_LEVEL))
+
+
+def read_requests(ledger: Ledger) -> list[Request]:
+    """All requests, oldest first."""
+    return [
+        Request(
+            row["request"],
+            tuple(json.loads(row["targets"])),
+            json.loads(row["options"]),
+            row["asked_at"],
+            row["status"],
+            row["repaired"],
+            None if row["outcome"] is None else json.loads(row["outcome"]),
+        )
+        for row in ledger.rows("SELECT * FROM requests ORDER BY request")
+    ]
+
+
+def unfinished(ledger: Ledger) -> Request | None:
+    """The request that was begun and not finished, if there is one."""
+    return next((item for item in read_requests(ledger) if item.status != DONE), None)
+
+
+def forgotten(ledger: Ledger) -> dict[str, Request]:
+    """Clients that were forgotten -> the request that did it."""
+    honoured = [item for item in read_requests(ledger) if item.status != PENDING]
+    return {target: item for item in honoured for target in item.targets}
+
+
+def file_request(ledger: Ledger, targets: Sequence[str], options: ForgetOptions) -> Request:
+    """Write a request down before anything is done for it, or take up the one that is pending."""
+    begun = unfinished(ledger)
+    if begun is not None and set(begun.targets) != set(targets):
+        raise PfedulError(
+            f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
+            "finish it first by asking for it again."
+        )
+    if begun is None:
+        number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
+        begun = Request(number, tuple(targets), {}, now(), PENDING, 0, None)
+    if begun.status == PENDING:
+        ledger.write([_row(begun, options)])
+    return begun
+
+
+def changed_options(begun: Request | None, options: ForgetOptions) -> tuple[str, ...]:
+    """A note, if a request that is pending was begun with other options than these."""
+    if begun is None or begun.status != PENDING:
+        return ()
+    before, now_asked = begun.options, options.as_json()
+    other = [name for name, value in now_asked.items() if before.get(name, value) != value]
+    words = ", ".join(f"{name} {before[name]}" for name in other)
+    return (f"the request was begun with {words}; that was given up",) if other else ()
+
+
+def _row(request: Request, options: ForgetOptions) -> Statement:
+    return insert(
+        "requests",
+        request=request.number,
+        targets=json.dumps(request.targets),
+        options=json.dumps({**options.as_json(), LEVEL: CLIENT_LEVEL}),
+        asked_at=request.asked_at,
+        status=PENDING,
+    )
+
+
+def read_request(ledger: Ledger, number: int) -> Request:
+    """One request by its number."""
+    return next(item for item in read_requests(ledger) if item.number == number)
+
+
+def read_outcome(ledger: Ledger, request: Request) -> Outcome:
+    """The outcome as far as it is written down, with the rows of clients that are still here."""
+    rows = ledger.rows("SELECT * FROM preservation WHERE request = ?", request.number)
+    assert request.outcome is not None
+    return Outcome.from_json(
+        request.outcome,
+        before={row["client"]: row["accuracy_before"] for row in rows},
+        after={row["client"]: row["accuracy_after"] for row in rows},
+        not_recalibrated=not_recalibrated(ledger, request),
+        erased_at_client=erased_at_client(ledger, request),
+    )
+
+
+def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
+    """Of targets that kept their personal tensors themselves: whether these are erased."""
+    sql = "SELECT target, confirmed_at FROM erasures WHERE request = ? ORDER BY target"
+    return {
+        row["target"]: NOT_CONFIRMED if (at := row["confirmed_at"]) is None else f"confirmed {at}"
+        for row in ledger.rows(sql, request.number)
+    }
+
+
+def options_of(request: Request) -> ForgetOptions:
+    """The options that a request was made with."""
+    return ForgetOptions(**{k: v for k, v in request.options.items() if k != LEVEL})
+
+
+def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
+    """Who has yet to recalibrate for this request."""
+    sql = "SELECT client FROM recalibrations WHERE request = ? AND done_at IS NULL ORDER BY client"
+    return [row["client"] for row in ledger.rows(sql, request.number)]
+
+
+def repaired_row(request: Request, rounds: int) -> Statement:
+    """So many repair rounds are done."""
+    return "UPDATE requests SET repaired = ? WHERE request = ?", (rounds, request.number)
+
+
+def withdraw(ledger: Ledger, request: Request) -> None:
+    """Take back a request for which nothing was done."""
+    sql = "DELETE FROM requests WHERE request = ? AND status = ?"
+    ledger.write([(sql, (request.number, PENDING))])
+
+
+def erase_rows(targets: Sequence[str]) -> list[Statement]:
+    """Statements that leave no row of these clients behind."""
+    return [
+        (f"DELETE FROM {table} WHERE client = ?", (target,))
+        for table in CLIENT_TABLES
+        for target in targets
+    ]
+
+
+def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
+    """How many rows speak of these clients."""
+    return sum(
+        ledger.value(f"SELECT COUNT(*) FROM {table} WHERE client = ?", target)
+        for table in CLIENT_TABLES
+        for target in targets
+    )
+
+
+_OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erased_at_client"}
+
+
+def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
+    """The request honoured, with what was done for it.
+
+    Figures of single remaining clients are not in it: they are rows of their own,
+    which can be erased when that client is forgotten in turn.
+    """
+    kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
+    sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
+    return sql, (status, repaired, json.dumps(kept), request.number)
+
+
+def preservation_rows(
+    request: Request, before: Mapping[str, float], after: Mapping[str, float]
+) -> list[Statement]:
+    """Each remaining client's accuracy before and after, in place of what was known."""
+    older = "DELETE FROM preservation WHERE request = ?", (request.number,)
+    return [older] + [
+        insert(
+            "preservation",
+            request=request.number,
+            client=client,
+            accuracy_before=before[client],
+            accuracy_after=after[client],
+        )
+        for client in before
+    ]
+
+
+def preserved_row(commit: int) -> Statement:
+    """The last request's accuracies after it are of the tensors of this commit."""
+    return insert("meta", key=PRESERVED, value=str(commit))
+
+
+PRESERVED = "preserved_commit"
+
+
+def recalibration_rows(
+    request: Request, clients: Sequence[str], missing: Sequence[str]
+) -> list[Statement]:
+    """Who has recalibrated, and who has yet to."""
+    return [
+        insert(
+            "recalibrations",
+            request=request.number,
+            client=client,
+            done_at=None if client in missing else now(),
+        )
+        for client in clients
+    ]

@@ -1,0 +1,493 @@
+"""The run folder: tensors, ledger, atomic commits. See docs/run-folder.md.
+
+A commit is all or nothing. New files are written under `staging/N`, made
+durable, and then one ledger transaction says that they count. Only after that
+do they move to their public names. Killed before the transaction, the run
+opens at the previous commit; killed after it, opening finishes the move.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from pfedul.base.tensorfile import digest, digest_file, encode, read_file
+from pfedul.base.tensors import Tensors
+from pfedul.errors import Hindrance, PfedulError
+from pfedul.store.ledger import Ledger, Statement, insert
+
+SETTINGS_FILE = "federation.toml"
+LEDGER_FILE = "ledger.db"
+INIT_FILE = "init.safetensors"
+SHARED_FILE = "shared.safetensors"
+LOCK_FILE = "lock"
+STAGING = "staging"
+ORACLES = "oracles"
+REHEARSAL = "rehearsal"
+"""Federations that audits train; see audit/places.py."""
+UNLEARNING = "unlearning"
+"""Notes of a method that is at work; see unlearn/notebook.py."""
+COMPARISONS = "comparisons"
+"""Branches and results of `pfedul compare`; see compare/places.py."""
+REPORTS = "reports"
+"""Pages that speak of clients who were there when they were written."""
+
+CLIENTS = "clients"
+DEPLOYMENT = "deployment"
+"""What `pfedul up` keeps in the run folder; it may be there before the run is."""
+
+FISHER_TOTAL_FILE = "records/fisher-total.safetensors"
+CHECKPOINTS = "records/clusters"
+FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
+
+
+def personal_file(client: str) -> str:
+    """Where a client's personal tensors are, below the run folder."""
+    return f"{CLIENTS}/{client}/personal.safetensors"
+
+
+def held_file(client: str) -> str:
+    """Where the hash is of personal tensors that a client keeps itself, below the run folder."""
+    return f"{CLIENTS}/{client}/held.safetensors"
+
+
+def record_file(kind: str, client: str) -> str:
+    """Where a record of one client is, below the run folder."""
+    return f"records/{kind}/{client}.safetensors"
+
+
+def fisher_file(client: str) -> str:
+    """Where a client's Fisher record is, below the run folder."""
+    return record_file("fisher", client)
+
+
+def cluster_file(client: str) -> str:
+    """Where it is which cluster a client is in, below the run folder."""
+    return f"{CLIENTS}/{client}/cluster.safetensors"
+
+
+def checkpoint_file(cluster: int, number: int) -> str:
+    """Where a cluster's shared tensors are as they were before a round, below the run folder."""
+    return f"{CHECKPOINTS}/{cluster}/before-{number}.safetensors"
+
+
+class Store:
+    """Owns an open run folder: its lock, its ledger and what waits to be committed."""
+
+    def __init__(self, path: Path, lock: IO[str]) -> None:
+        self.path = path
+        self._lock = lock
+        self.ledger = Ledger(path / LEDGER_FILE)
+        self._unit: set[str] = set()
+        self._batch: dict[str, str] = {}
+        self._removed: set[str] = set()
+        self._rows: list[Statement] = []
+        self._digests: dict[str, str] = {}
+        self._last_commit: Statement | None = None
+        self._number = 0
+        self._publishing = False
+        self._finish_commit()
+
+    # Opening and creating
+
+    @staticmethod
+    def create(
+        path: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
+    ) -> Store:
+        """A new run folder. It appears under its name complete, or not at all."""
+        refuse_unusable(path)
+        with own_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _sweep_drafts(path)
+            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            try:
+                lock = _write_draft(draft, settings, tensors, rows)
+                draft.chmod(0o755)
+                _claim(draft, path)
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
+            sync(path.parent)
+        return Store(path, lock)
+
+    @staticmethod
+    def open(path: Path) -> Store:
+        """An existing run, locked for this process, at its last whole commit."""
+        require_run(path)
+        with own_errors(path):
+            lock = _take_lock(path)
+        try:
+            with own_errors(path):
+                store = Store(path, lock)
+            store.verify()
+        except BaseException:
+            lock.close()
+            raise
+        return store
+
+    def _finish_commit(self) -> None:
+        """Move what the ledger says counts to its place; drop what it does not speak of."""
+        pending = self.ledger.rows("SELECT staged, path FROM pending")
+        moves = [(row["staged"], row["path"]) for row in pending]
+        self._publish(moves)
+        self._forget_removals(moves)
+        self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
+
+    def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Move staged files to their public names, durably, before staging is cleared.
+
+        An empty place in staging stands for a file that is to be removed.
+        """
+        folders = set()
+        for staged, name in moves:
+            target = self.path / name
+            folders.add(target.parent)
+            if staged:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # moved already, before the process was killed
+                    os.replace(self.path / staged, target)
+            else:
+                target.unlink(missing_ok=True)
+        touched = {*folders, *(folder.parent for folder in folders)}
+        for folder in sorted(touched, key=lambda folder: -len(folder.parts)):
+            self._sync_folder(folder)  # the deepest first: it may leave the one above it empty
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+
+    def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
+        """What is removed is removed once: a later file of the same name is another one."""
+        if not all(staged for staged, _ in moves):
+            self.ledger.write([("DELETE FROM pending WHERE staged = ''", ())])
+
+    def _sync_folder(self, folder: Path) -> None:
+        """Sync a folder; one that a removal left empty goes as well."""
+        if folder.is_relative_to(self.path) and folder.is_dir():
+            if folder != self.path and not any(folder.iterdir()):
+                folder.rmdir()
+                sync(folder.parent)
+            else:
+                sync(folder)
+
+    def verify(self) -> None:
+        """Every tensor file is what the ledger says it is."""
+        for row in self.ledger.rows("SELECT path, sha256 FROM files ORDER BY path"):
+            file = self.path / row["path"]
+            if not file.is_file():
+                raise PfedulError(f"The file {file} is missing; restore it from a backup.")
+            if digest_file(file) != row["sha256"]:
+                raise PfedulError(
+                    f"The file {file} is not the one that this run wrote (damaged or foreign); "
+                    "restore it from a backup."
+                )
+
+    # Reading
+
+    def has(self, name: str) -> bool:
+        """Is there a file of that name, now or in what waits to be committed?"""
+        gone = name in self._removed and name not in self._batch
+        return not gone and self.locate(name).is_file()
+
+    def read(self, name: str) -> Tensors:
+        """The newest tensors of that name, those of rounds not yet committed included."""
+        return read_file(self.locate(name))
+
+    def locate(self, name: str) -> Path:
+        """The file that `read` reads."""
+        return self.path / (self._staged(name) if name in self._batch else name)
+
+    def names(self, prefix: str) -> list[str]:
+        """The tensor files below the run folder whose names begin so, `has` being true of each."""
+        known = {row["path"] for row in self.ledger.rows("SELECT path FROM files")}
+        return sorted(n for n in known | set(self._batch) if n.startswith(prefix) and self.has(n))
+
+    @property
+    def scratch(self) -> Path:
+        """Room for the unit of work under way that goes with it, whatever becomes of it."""
+        return self.path / STAGING / "unit" / "scratch"
+
+    def state_digest(self) -> str:
+        """SHA-256 over the names and digests of all tensors that count: shared and personal.
+
+        Whole units that wait to be committed count already.
+        """
+        rows = self.ledger.rows("SELECT path, sha256 FROM files")
+        known = {row["path"]: row["sha256"] for row in rows} | self._batch
+        lines = [
+            f"{name} {known[name]}\n"
+            for name in sorted(known)
+            if (name == SHARED_FILE or name.startswith(f"{CLIENTS}/")) and self.has(name)
+        ]
+        return digest("".join(lines).encode())
+
+    def write_settings(self, text: str) -> None:
+        """Replace the configuration, whole or not at all."""
+        draft = self.path / f"{SETTINGS_FILE}.new"
+        with own_errors(self.path):
+            draft.write_text(text, encoding="utf-8")
+            sync(draft)
+            os.replace(draft, self.path / SETTINGS_FILE)
+            sync(self.path)
+
+    # Writing: a unit of work (a round, a removal), then whole units, then the commit
+
+    def stage(self, name: str, tensors: Tensors) -> str:
+        """Write a file for the unit of work under way; returns its digest."""
+        data = encode(tensors)
+        file = self.path / STAGING / "unit" / name
+        with own_errors(self.path):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        self._unit.add(name)
+        self._digests[name] = digest(data)
+        return self._digests[name]
+
+    def keep(self, rows: Sequence[Statement], removed: Iterable[str] = ()) -> None:
+        """The unit is whole: its files, rows and removals belong to the next commit."""
+        for name in self._unit:
+            target = self.path / self._staged(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.path / STAGING / "unit" / name, target)
+            self._batch[name] = self._digests[name]
+        self._unit.clear()
+        self._removed |= set(removed)
+        self._rows += rows
+
+    def drop(self) -> None:
+        """Forget the unit under way; it will be done again from the same place."""
+        shutil.rmtree(self.path / STAGING / "unit", ignore_errors=True)
+        self._unit.clear()
+
+    def roll_back(self) -> None:
+        """Forget everything that was not committed."""
+        if self._publishing:  # it is committed, and the next opening finishes it
+            return
+        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        self._unit.clear()
+        self._begin_batch()
+
+    def commit(self) -> None:
+        """Make all whole units durable at once."""
+        if not self._rows and not self._batch and not self._removed:
+            return
+        started = time.perf_counter()
+        with own_errors(self.path), uninterrupted():
+            self._sync_staged()
+            self._publishing = True
+            moves = self._moves()
+            self.ledger.write(self._commit_statements(moves))
+            self._publish(moves)
+            self._forget_removals(moves)
+            self._publishing = False
+            self._begin_batch()
+            seconds = time.perf_counter() - started
+            self._last_commit = insert("commits", number=self._number, seconds=seconds)
+            self._number += 1
+
+    def _begin_batch(self) -> None:
+        self._batch, self._removed, self._rows = {}, set(), []
+
+    def _moves(self) -> list[tuple[str, str]]:
+        moves = [(self._staged(name), name) for name in self._batch]
+        return moves + [("", name) for name in sorted(self._removed)]
+
+    def _commit_statements(self, moves: Sequence[tuple[str, str]]) -> list[Statement]:
+        statements: list[Statement] = [("DELETE FROM pending", ())]
+        for staged, name in moves:
+            statements.append(insert("pending", staged=staged, path=name))
+            statements.append(self._file_statement(name))
+        # What a commit cost is known only after it, so the next one writes it down.
+        number = insert("commits", number=self._number, seconds=None)
+        return [*statements, *self._rows, *filter(None, [self._last_commit]), number]
+
+    def _file_statement(self, name: str) -> Statement:
+        if name in self._removed:
+            return "DELETE FROM files WHERE path = ?", (name,)
+        size = (self.path / self._staged(name)).stat().st_size
+        return insert("files", path=name, sha256=self._batch[name], bytes=size)
+
+    def _sync_staged(self) -> None:
+        _sync_tree(self.path / STAGING)
+
+    def _staged(self, name: str) -> str:
+        return f"{STAGING}/{self._number}/{name}"
+
+    @property
+    def commits(self) -> int:
+        """The number of the last commit."""
+        return self._number - 1
+
+    def close(self) -> None:
+        """Let go of the folder; what was not committed is gone."""
+        if self._last_commit is not None:
+            with suppress(Exception):
+                self.ledger.write([self._last_commit])
+        if not self._publishing:  # else the next opening finishes the commit from there
+            shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        self.ledger.close()
+        self._lock.close()
+
+
+def require_run(path: Path) -> None:
+    """Refuse what is not a run folder."""
+    if not path.exists():
+        raise PfedulError(f"There is no run at {path}; create it with 'pfedul train {path}'.")
+    if not path.is_dir():
+        raise PfedulError(f"{path} is a file, not a run folder; give another path.")
+    if not (path / LEDGER_FILE).is_file():
+        raise PfedulError(f"{path} is not a pfedul run folder (it has no {LEDGER_FILE}).")
+
+
+def refuse_unusable(path: Path) -> None:
+    """Refuse a place where no new run can be made."""
+    if path.is_file():
+        raise PfedulError(f"{path} is a file, not a run folder; give another path.")
+    if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
+        known = (path / LEDGER_FILE).is_file()
+        raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
+    if path == Path.cwd():
+        raise PfedulError("A run needs a folder of its own; give the name of a new one.")
+
+
+_BEFORE_A_RUN = {
+    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
+}
+"""A deployment, and what a process left that was killed while it moved a new run beside it."""
+
+_HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
+_NOT_EMPTY = "{} is not empty and not a run; give another path."
+
+
+def _claim(draft: Path, path: Path) -> None:
+    if (path / DEPLOYMENT).is_dir():
+        _move_beside_deployment(draft, path)
+        return
+    try:
+        draft.rename(path)
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+            raise
+        raise PfedulError(_HOLDS_A_RUN.format(path)) from None
+
+
+def _move_beside_deployment(draft: Path, path: Path) -> None:
+    """Entry by entry, the ledger last: without it the folder is not yet a run."""
+    if (path / LEDGER_FILE).exists():
+        raise PfedulError(_HOLDS_A_RUN.format(path))
+    last = [LOCK_FILE, LEDGER_FILE]  # while it has its lock, a draft that is left is swept away
+    entries = sorted(
+        draft.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1
+    )
+    for entry in entries:
+        if (path / entry.name).is_dir():
+            shutil.rmtree(path / entry.name)
+        os.replace(entry, path / entry.name)
+    draft.rmdir()
+    sync(path)
+
+
+def _sweep_drafts(path: Path) -> None:
+    """Remove what a process left that was killed while it created this run."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with suppress(OSError, PfedulError):
+            _take_lock(draft, create=False).close()
+            shutil.rmtree(draft)
+
+
+def _write_draft(
+    draft: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
+) -> IO[str]:
+    lock = _take_lock(draft)
+    (draft / SETTINGS_FILE).write_text(settings, encoding="utf-8")
+    statements = list(rows)
+    for name, content in tensors.items():
+        data = encode(content)
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        (draft / name).write_bytes(data)
+        statements.append(insert("files", path=name, sha256=digest(data), bytes=len(data)))
+    ledger = Ledger.create(draft / LEDGER_FILE)
+    ledger.write(statements)
+    ledger.close()
+    _sync_tree(draft)
+    return lock
+
+
+def _take_lock(path: Path, *, create: bool = True) -> IO[str]:
+    """The lock lasts as long as the file is open: a killed process leaves none behind."""
+    file = (path / LOCK_FILE).open("a+" if create else "r+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip()
+        file.close()
+        who = f"Another process (pid {owner})" if _is_alive(owner) else "Another process"
+        raise PfedulError(f"{who} is at work on {path}; wait until it has ended.") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync_tree(folder: Path) -> None:
+    for root, _, files in os.walk(folder):
+        for file in files:
+            sync(Path(root) / file)
+        sync(Path(root))
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the entries of a folder, outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def own_errors(path: Path) -> Iterator[None]:
+    """The operating system's refusals, as sentences."""
+    try:
+        yield
+    except PermissionError as error:
+        raise Hindrance(f"No permission to write {error.filename or path}.") from None
+    except OSError as error:
+        raise Hindrance(
+            f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
+        ) from None
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C within the block takes effect after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if caught:
+            signal.raise_signal(signal.SIGINT)

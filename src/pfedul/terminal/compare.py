@@ -1,0 +1,216 @@
+"""A comparison in the terminal: one bar over all of it, then one table that fits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Column, Table
+from rich.text import Text
+
+from pfedul.base.text import counted
+from pfedul.compare.words import (
+    NO_RESULT,
+    OWN_BASE_NOTE,
+    SPREAD_NOTE,
+    amount,
+    figure,
+    has_spread,
+    marked,
+    short_labels,
+    verdict_words,
+    verdicts_of,
+)
+from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, human_bytes, line
+
+if TYPE_CHECKING:
+    from pfedul.compare.comparing import OnCell
+    from pfedul.unlearn.removal import OnStage
+
+Json = Mapping[str, Any]
+Rows = Sequence[Mapping[str, str]]
+
+_A_DAY = 24 * 3600.0
+
+
+@contextmanager
+def progress() -> Iterator[tuple[OnStage, OnCell]]:
+    """One bar: what is prepared, one after the other, then all cells; done, time left, at work.
+
+    Where stderr is no terminal, lines now and then.
+    """
+    plain = not error_console.is_terminal
+    with progress_bar(error_console, disable=plain) as bar:
+        task = bar.add_task("", total=None, now="")
+        stage, last = "", 0.0
+
+        def show(what: str, done: int, of: int, now: str = "") -> None:
+            nonlocal stage, last
+            if what != stage:
+                stage = what
+                bar.reset(task, description=what, completed=done, total=of)
+            bar.update(task, completed=done, total=of, now=now)
+            if plain and time.monotonic() - last > SECONDS_BETWEEN_LINES:
+                error_console.print(f"{what} {done}/{of}  {now}", markup=False)
+                last = time.monotonic()
+
+        yield show, lambda done, of, now: show("cells", done, of, now)
+
+
+def progress_bar(where: Console, disable: bool = False) -> Bar:
+    """What is being worked on is cut where the line ends, and nothing else is.
+
+    The time left is an estimate from all that was done: a cell may take longer than the half
+    minute that estimates are made from otherwise.
+    """
+    return Bar(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        TextColumn(
+            "{task.fields[now]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
+        console=where,
+        disable=disable,
+        expand=True,
+        speed_estimate_period=_A_DAY,
+    )
+
+
+def comparison(found: Json, page: Path) -> None:
+    """The table, what failed, and where the page is."""
+    where = console if console.is_terminal else Console(highlight=False, width=_WITHOUT_END)
+    grid, hidden = comparison_table(found, where.width)
+    where.print(grid)
+    for text in remarks(found, hidden):
+        line(text)
+    line(f"Page: {page}")
+
+
+_WITHOUT_END = 1000
+"""Files have room for every column."""
+
+
+def remarks(found: Json, hidden: Sequence[str]) -> list[str]:
+    """What the table cannot say in its cells."""
+    rows = [row for row in found["methods"] if row["asked"]]
+    failed = [row for row in rows if row["failure"] is not None]
+    said = [
+        f"[{number}] {row['label']}: {row['failure']}" for number, row in enumerate(failed, start=1)
+    ]
+    said.append("excess: how far attacks come beyond what they reach on oracles (AUC), in the mean")
+    if "clients" not in hidden:
+        said.append("clients: accuracy after / before of the client that kept least, and most")
+    said += [SPREAD_NOTE] if has_spread(rows) else []
+    said += [OWN_BASE_NOTE] if any(row["own_base"] for row in rows) else []
+    if hidden:
+        said.append(f"The page has more columns than fit here: {', '.join(hidden)}.")
+    further = len(found["methods"]) - len(rows)
+    if further:
+        said.append(f"The page also has {counted(further, 'way')} that earlier calls compared.")
+    return said
+
+
+def comparison_table(found: Json, width: int) -> tuple[Table, list[str]]:
+    """The table in this width, and the names of the columns that it has no room for.
+
+    References first, then the methods that were asked for.
+    """
+    rows = _rows(found)
+    limits = {} if _width(rows, list(_COLUMNS), {}) <= width else _WRAPPED
+    names = list(_COLUMNS)
+    for name in _FIRST_TO_GO:
+        if _width(rows, names, limits) > width:
+            names.remove(name)
+    grid = Table(
+        title=f"forgetting {' and '.join(found['targets'])}",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    for name in names:
+        if name in _WRAPPED:
+            grid.add_column(name, max_width=limits.get(name))
+        else:
+            grid.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*(Text(row[name]) for name in names))
+    return grid, [name for name in _COLUMNS if name not in names]
+
+
+_WRAPPED = {"method": 24, "verdict": 19}
+"""Columns of words, which may have several lines, and how wide they are where room is scarce."""
+
+
+def _width(rows: Rows, names: Sequence[str], limits: Mapping[str, int]) -> int:
+    """What these columns take, with the gaps between them."""
+    widest = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+    return sum(min(widest[name], limits.get(name, widest[name])) + 2 for name in names) + 1
+
+
+def _rows(found: Json) -> list[dict[str, str]]:
+    methods = [row for row in found["methods"] if row["asked"]]
+    names = short_labels(row["label"] for row in methods)
+    failed = [row["label"] for row in methods if row["failure"] is not None]
+    rows = [_cells(row, f"({row['label']})", "") for row in found["references"]]
+    for row in methods:
+        note = f" [{failed.index(row['label']) + 1}]" if row["failure"] is not None else ""
+        rows.append(_cells(row, marked(row, names[row["label"]]), note))
+    return rows
+
+
+def _cells(row: Json, name: str, note: str) -> dict[str, str]:
+    """A row as text; a failure has the number of the line below that says why."""
+    if row["pps"] is None:
+        blank = dict.fromkeys(_COLUMNS, "")
+        return {**blank, "method": name, "verdict": f"{NO_RESULT}{note}"}
+    verdict = f"{verdict_words(verdicts_of(row))}{note}"
+    return {column: form(row) for column, form in _COLUMNS.items()} | {
+        "method": name,
+        "verdict": verdict,
+    }
+
+
+def _known(name: str, form: Callable[[float], str]) -> Callable[[Json], str]:
+    """Nothing where it is not known: references have no rounds."""
+    return lambda row: "" if row.get(name) is None else form(row[name])
+
+
+def _ends(row: Json) -> str:
+    return f"{row['lowest_ratio']:.2f} to {row['highest_ratio']:.2f}"
+
+
+def _bytes(size: float) -> str:
+    return human_bytes(round(size))
+
+
+_COLUMNS: dict[str, Callable[[Json], str]] = {
+    "method": lambda row: str(row["label"]),
+    "verdict": lambda row: verdict_words(verdicts_of(row)),
+    "excess": lambda row: figure(row, "mean_excess", sign=True),
+    "largest": lambda row: figure(row, "largest_excess", sign=True),
+    "accuracy": lambda row: figure(row, "remaining_accuracy"),
+    "PPS": lambda row: figure(row, "pps"),
+    "CFI": lambda row: figure(row, "cfi"),
+    "clients": _ends,
+    "CPU s": _known("cpu_seconds", amount),
+    "seconds": _known("seconds", amount),
+    "rounds": _known("rounds", lambda rounds: f"{rounds:.4g}"),
+    "sent": _known("bytes_sent", _bytes),
+    "stored": _known("bytes_stored", _bytes),
+}
+_FIRST_TO_GO = (
+    *("largest", "seconds", "clients", "stored", "sent", "CFI", "rounds", "accuracy", "CPU s"),
+)
+"""In a narrow terminal: what says least is left to the page."""

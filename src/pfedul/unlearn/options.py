@@ -1,0 +1,166 @@
+"""The options of `forget`: how a removal is planned, corrected, recalibrated and repaired."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from pfedul.base.options import check_options, option, option_name
+from pfedul.base.registry import write
+from pfedul.errors import PfedulError
+from pfedul.personalization import Recalibration
+from pfedul.unlearn.base import Method
+from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.plan_options import PlanOptions
+
+SHORTCUTS = ("step", "clip", "fraction", "toward")
+"""Options of single corrections that the command line has as options of its own."""
+
+OF_PFEDUL = (
+    *("alpha", "correction", *SHORTCUTS, "at_least", "scores", "intensity", "layers"),
+    "fisher_noise",
+)
+"""Options that shape pFedUL's plan, and mean nothing to other methods."""
+
+
+@dataclass(frozen=True)
+class ForgetOptions:
+    """The defaults are the paper's: Algorithm 1 with the settings of Section 4.1."""
+
+    method: str = option("pfedul", "How to forget; see 'pfedul methods'.", registry=METHODS)
+    alpha: float = option(
+        0.5, "A layer is chosen above mean + alpha * deviation of the scores.", at_least=0
+    )
+    correction: str = option(
+        "paper", "How chosen layers are corrected, with its options.", registry=CORRECTIONS
+    )
+    step: float | None = option(None, "Step size of the correction 'paper' (0.1).", above=0)
+    clip: float | None = option(
+        None, "Bound of 'paper' and 'trust-region', relative to the layer (0.01).", above=0
+    )
+    fraction: float | None = option(
+        None, "Fraction of entries that 'reset' resets (0.2).", above=0, at_most=1
+    )
+    toward: str | None = option(
+        None, "Direction of 'trust-region': the paper's, or back.", choices=("away", "init")
+    )
+    at_least: int = option(0, "Choose at least so many layers.", at_least=0)
+    scores: str = option(
+        "fisher", "'uniform': every layer, without attribution.", choices=("fisher", "uniform")
+    )
+    intensity: str = option(
+        "adaptive",
+        "'uniform': every chosen layer alike.",
+        choices=("adaptive", "uniform"),
+    )
+    layers: str = option(
+        "high",
+        "Which layers: as many low or random ones as are high, or all.",
+        choices=("high", "low", "random", "all"),
+    )
+    fisher_noise: float = option(
+        0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
+    )
+    recalibration_epochs: int = option(2, "Epochs of recalibration.", at_least=1)
+    no_recalibration: bool = option(False, "Leave the remaining clients' personal parts alone.")
+    recalibrate: bool = option(False, "Recalibrate after any method; 'pfedul' always does.")
+    affine: bool = option(False, "FedBN: recalibrate weights and biases, too.")
+    repair_rounds: int = option(
+        0, "Ordinary rounds of one local epoch after the correction.", at_least=0
+    )
+    forget_records: str = option(
+        "target",
+        "'all': delete every client's record and keep only the sum.",
+        choices=("target", "all"),
+    )
+    seed: int | None = option(
+        None, "Seed of what is random in forgetting; that of the run.", at_least=0
+    )
+
+    def __post_init__(self) -> None:
+        _check_form(self.method)
+        check_options(self)
+        self.correction_spec()
+        if not self._method.plans:
+            self._refuse_plan_options()
+        if self.recalibrate and self.no_recalibration:
+            raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
+
+    @property
+    def _method(self) -> Method:
+        return METHODS.parse(self.method)[0]
+
+    def _refuse_plan_options(self) -> None:
+        usual: dict[str, Any] = {spec.name: spec.default for spec in fields(self)}
+        usual["correction"] = CORRECTIONS.canonical(usual["correction"])
+        for name in OF_PFEDUL:
+            if getattr(self, name) != usual[name]:
+                method = self.method.partition(":")[0]
+                raise PfedulError(
+                    f"{option_name(name)} belongs to the method 'pfedul'; the method '{method}' "
+                    f"is given its own options as --method {method}:KEY=VALUE "
+                    "(see 'pfedul methods')."
+                )
+
+    def correction_spec(self) -> str:
+        """The correction in its one-line form, shortcuts included."""
+        entry, own = CORRECTIONS.parse(self.correction)
+        given = {name: getattr(self, name) for name in SHORTCUTS if getattr(self, name) is not None}
+        known = {spec.name for spec in fields(own)}
+        for name in given:
+            if name not in known:
+                raise PfedulError(
+                    f"The correction '{entry.name}' has no {option_name(name)}; "
+                    f"it takes: {', '.join(sorted(known))}."
+                )
+        return write(entry.name, replace(own, **given))
+
+    def plan_options(self, seed: int) -> PlanOptions:
+        """The part that shapes the plan."""
+        return PlanOptions(
+            alpha=self.alpha,
+            correction=self.correction_spec(),
+            scores=self.scores,
+            intensity=self.intensity,
+            layers=self.layers,
+            at_least=self.at_least,
+            fisher_noise=self.fisher_noise,
+            seed=seed,
+        )
+
+    def recalibration(self) -> Recalibration | None:
+        """The part that remaining clients are given; None if they are left alone."""
+        method = self._method
+        if self.no_recalibration or not (method.recalibrates or self.recalibrate):
+            return None
+        of_correction = CORRECTIONS[self.correction.partition(":")[0]].resets_statistics
+        statistics = method.plans and of_correction
+        return Recalibration(self.recalibration_epochs, self.affine, statistics)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is written into the ledger: the correction in full, shortcuts folded in.
+
+        What shapes a plan is not a part of it where the method makes none.
+        """
+        if not self._method.plans:
+            return {key: value for key, value in asdict(self).items() if key not in OF_PFEDUL}
+        values = {key: value for key, value in asdict(self).items() if key not in SHORTCUTS}
+        return {**values, "correction": self.correction_spec()}
+
+
+def _check_form(method: str) -> None:
+    """Say what to write instead of the form in which `pfedul compare` takes options of forget."""
+    plain = method.removesuffix("+recalibrate")
+    if plain != method:
+        raise PfedulError(
+            f"'+recalibrate' is for 'pfedul compare'; give --method {plain} --recalibrate."
+        )
+    name, _, own = (part.strip() for part in method.partition(":"))
+    if name in {one.name for one in METHODS if one.plans} and own:
+        pairs = (item.partition("=") for item in own.split(",") if item.strip())
+        words = " ".join(f"{option_name(key.strip())} {value}".strip() for key, _, value in pairs)
+        raise PfedulError(
+            f"'{method}' is for 'pfedul compare'; give --method {name} {words}, as the options of "
+            f"'{name}' are those of the command itself."
+        )

@@ -1,0 +1,1 @@
+"""pFedUL: attribution, a plan, corrections."""

@@ -1,0 +1,73 @@
+"""What a correction is, what it sees of a layer, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from pfedul.base.tensors import Tensors, norm
+
+
+@dataclass(frozen=True, eq=False)
+class LayerView:
+    """One chosen layer. Its tensors, under equal names in all four parts, are one vector.
+
+    `target` is the Fisher of the targets, summed, and `total` that of all
+    clients present; `unit` times them is the Fisher that the correction wants
+    (applied as one factor, so that nothing is copied). `score` is the layer's
+    I_l or what an ablation puts in its place; `largest` and `mean` are of the
+    scores of all layers.
+    """
+
+    shared: Tensors
+    initial: Tensors
+    target: Tensors
+    total: Tensors
+    score: float
+    largest: float
+    mean: float
+    unit: float = 1.0
+
+    @cached_property
+    def norm(self) -> float:
+        """||theta_l||_2, over all tensors of the layer as one vector."""
+        return norm(self.shared)
+
+    @cached_property
+    def entries(self) -> int:
+        """d_l."""
+        return sum(tensor.numel() for tensor in self.shared.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """The layer's tensors after the correction, not the change: adding one would round.
+
+    `changes` has, for each tensor, the Euclidean norm of the change that is left
+    after rounding; `norm` is that of the layer as it was. `at_bound` is the share of
+    entries that went as far as the correction lets any go.
+    """
+
+    tensors: Tensors
+    changes: dict[str, float]
+    at_bound: float
+    norm: float
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A way to take the targets out of a layer.
+
+    `g` says in which unit it wants the Fisher: of updates, or of gradients
+    (updates divided by the learning rate). `resets_statistics` says that shared
+    normalisation statistics no longer fit afterwards and must be estimated anew.
+    """
+
+    name: str
+    summary: str
+    options: type[Any]
+    correct: Callable[[LayerView, Any], Corrected]
+    resets_statistics: bool = False
+    g: Literal["update", "gradient"] = "update"

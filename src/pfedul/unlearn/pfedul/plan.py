@@ -1,0 +1,160 @@
+"""From a Fisher record to a plan: stages 1 and 2 of the paper (Eq. 6 to 11, Algorithm 1).
+
+Nothing here knows of a run folder, a server or an engine: plain dictionaries
+of tensors go in, a plan comes out, and nothing is changed on the way. Several
+targets at once have the sum of their Fisher, so that scores and directions are
+sums; after a removal the record is without the target, so that the next plan
+is made of the clients who are still there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Generator
+
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensors import Tensors
+from pfedul.errors import PfedulError
+from pfedul.records.fisher import FisherSource, fisher_noise, summed
+from pfedul.split import Layer
+from pfedul.unlearn.choice import Choice, choose_layers
+from pfedul.unlearn.layer import Material, plan_layer
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
+from pfedul.unlearn.pfedul.result import Plan as Plan
+from pfedul.unlearn.pfedul.scores import layer_scores
+from pfedul.unlearn.plan_options import PlanOptions as PlanOptions
+
+_DEFAULTS = PlanOptions()
+
+
+@torch.no_grad()
+def plan_removal(
+    fisher: FisherSource,
+    shared: Tensors,
+    initial: Tensors,
+    target: str | Sequence[str],
+    layers: Sequence[Layer] | None = None,
+    options: PlanOptions = _DEFAULTS,
+    lr: float | None = None,
+) -> Plan:
+    """What has to change in `shared` for the target, or several targets, to be forgotten.
+
+    `layers` default to those of the record. `lr`, the clients' learning rate,
+    turns the Fisher of updates into that of gradients for the corrections that
+    want it; without it they are given the Fisher of updates, and a note says so.
+    """
+    targets, layers = _targets(fisher, target), _layers(fisher, layers)
+    of_targets, total = _fisher_of(fisher, targets, options)
+    for part in (initial, of_targets, total):
+        _check_layout(layers, shared, part)
+    scores = layer_scores(of_targets, total, layers)
+    _check_scores(scores, total)
+    choice = choose_layers(scores, options)
+    unit, notes = _unit(options, lr)
+    material = Material(shared, initial, of_targets, total, unit, choice.largest, choice.mean)
+    rows, corrected = _plan_layers(layers, scores, choice, material, options)
+    notes = (*choice.notes, *(notes if choice.weights else ()), *_unchanged(rows))
+    return Plan(targets, choice.threshold, rows, corrected, options, notes)
+
+
+def _plan_layers(
+    layers: Sequence[Layer],
+    scores: Sequence[float],
+    choice: Choice,
+    material: Material,
+    options: PlanOptions,
+) -> tuple[tuple[LayerPlan, ...], Tensors]:
+    correction, own_options = CORRECTIONS.parse(options.correction)
+    rows: list[LayerPlan] = []
+    corrected: Tensors = {}
+    for index, (layer, score) in enumerate(zip(layers, scores, strict=True)):
+        weight = choice.weights.get(index)
+        row, tensors = plan_layer(layer, score, weight, material, correction, own_options)
+        rows.append(row)
+        corrected.update(tensors)
+    return tuple(rows), corrected
+
+
+def _targets(fisher: FisherSource, target: str | Sequence[str]) -> tuple[str, ...]:
+    targets = tuple(dict.fromkeys([target] if isinstance(target, str) else target))
+    clients = fisher.clients
+    if not clients:
+        raise PfedulError(_NO_FISHER)
+    unknown = [client for client in targets if client not in clients]
+    if unknown or not targets:
+        which = f"no client '{unknown[0]}'" if unknown else "no use for an empty list of targets"
+        raise PfedulError(f"The Fisher record has {which}; name some of: {', '.join(clients)}.")
+    if len(targets) == len(clients):
+        raise PfedulError(
+            "Nobody would remain if every client with a Fisher record were forgotten; "
+            "leave at least one out, or start a new federation."
+        )
+    return targets
+
+
+def _layers(fisher: FisherSource, layers: Sequence[Layer] | None) -> Sequence[Layer]:
+    found: Sequence[Layer] | None = getattr(fisher, "layers", None) if layers is None else layers
+    if not found:
+        raise PfedulError("A plan needs to know the layers; pass layers=..., such as split.layers.")
+    return found
+
+
+def _fisher_of(
+    fisher: FisherSource, targets: Sequence[str], options: PlanOptions
+) -> tuple[Tensors, Tensors]:
+    """Of the targets, summed, and of all clients, summed."""
+    if options.fisher_noise:
+        everyone = summed(_noisy(fisher, fisher.clients, options))
+        return summed(_noisy(fisher, targets, options)), everyone
+    if len(targets) == 1:  # as it is, without a copy
+        return fisher.of(targets[0]), fisher.total()
+    return summed(fisher.of(client) for client in targets), fisher.total()
+
+
+def _noisy(fisher: FisherSource, clients: Sequence[str], options: PlanOptions) -> Iterator[Tensors]:
+    """Each client's Fisher with its own noise, the same whenever it is asked for."""
+    for client in clients:
+        generator = Generator().manual_seed(derive_seed(options.seed, "fisher-noise", client))
+        yield fisher_noise(fisher.of(client), options.fisher_noise, generator)
+
+
+def _check_layout(layers: Sequence[Layer], shared: Tensors, part: Tensors) -> None:
+    for name in (name for layer in layers for name in layer.tensors):
+        if not (name in shared and name in part and shared[name].shape == part[name].shape):
+            raise PfedulError(
+                f"Shared tensors, initial tensors and Fisher must all have the tensor '{name}' "
+                "of the layers, in one shape; give three that belong to the same model."
+            )
+
+
+def _check_scores(scores: Sequence[float], total: Tensors) -> None:
+    if not all(map(math.isfinite, scores)):
+        raise PfedulError("The Fisher record has NaN or infinite values; start a new record.")
+    if not any(scores) and not any(bool(tensor.any()) for tensor in total.values()):
+        raise PfedulError(_NO_FISHER)
+
+
+def _unit(options: PlanOptions, lr: float | None) -> tuple[float, tuple[str, ...]]:
+    """What the Fisher of updates is multiplied by to be in the unit of the correction."""
+    if lr is not None and not 0 < lr < math.inf:
+        raise PfedulError(f"lr must be a number above 0, not {lr}.")
+    correction, _ = CORRECTIONS.parse(options.correction)
+    if correction.g == "update":
+        return 1.0, ()
+    if lr is None:
+        note = "g is the update, as no learning rate is given to turn it into a gradient"
+        return 1.0, (note,)
+    return 1 / lr**2, ()
+
+
+def _unchanged(rows: Sequence[LayerPlan]) -> tuple[str, ...]:
+    names = ", ".join(row.name for row in rows if row.selected and not row.relative_change)
+    note = f"chosen but unchanged, the correction being zero or lost in rounding: {names}"
+    return (note,) if names else ()
+
+
+_NO_FISHER = "The Fisher record is empty; train at least one round with it before you plan."

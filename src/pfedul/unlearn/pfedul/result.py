@@ -1,0 +1,108 @@
+"""A plan: scores, threshold, chosen layers and corrections, to be read before it is applied."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pfedul.base.tensors import Tensors
+from pfedul.errors import PfedulError
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.plan_options import PlanOptions
+
+_BAR_WIDTH = 20
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What a plan says of one layer.
+
+    `score` is I_l, also where an ablation corrects with another number.
+    `relative_change` is ||change||_2 / ||theta_l||_2, of the change that is left
+    after rounding (infinite for a layer that was all zero). `at_bound` is the
+    share of entries at the bound of Eq. 11 or, where entries are reset, the
+    share that is.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    parameters: int
+    score: float
+    selected: bool
+    relative_change: float = 0.0
+    at_bound: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What forgetting these targets will do to the shared tensors.
+
+    `corrected` has the tensors that change, as they will be.
+    """
+
+    targets: tuple[str, ...]
+    threshold: float
+    layers: tuple[LayerPlan, ...]
+    corrected: Tensors
+    options: PlanOptions
+    notes: tuple[str, ...] = ()
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """The names of the chosen layers."""
+        return tuple(layer.name for layer in self.layers if layer.selected)
+
+    def apply(self, shared: Tensors) -> Tensors:
+        """The corrected shared tensors; what the plan does not change is the same object.
+
+        Give it the shared tensors that the plan was made for: after another
+        round of training a new plan is needed.
+        """
+        for name, tensor in self.corrected.items():
+            if name not in shared or shared[name].shape != tensor.shape:
+                raise PfedulError(
+                    f"The plan corrects the tensor '{name}' of shape {list(tensor.shape)}, which "
+                    "these shared tensors do not have; apply it to those it was made for."
+                )
+        return {**shared, **self.corrected}
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan without its tensors, as numbers and text."""
+        return {
+            "target": list(self.targets),
+            "threshold": self.threshold,
+            "layers": [_layer_as_json(layer) for layer in self.layers],
+            "correction": CORRECTIONS.canonical(self.options.correction),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        correction = CORRECTIONS.canonical(self.options.correction)
+        title = f"Plan to forget {', '.join(self.targets)} with {correction}"
+        rows = [_HEADINGS, *(self._row(layer) for layer in self.layers)]
+        notes = [f"Note: {note}." for note in self.notes]
+        return "\n".join([title, *_aligned(rows), f"threshold {self.threshold:.4g}", *notes])
+
+    def _row(self, layer: LayerPlan) -> tuple[str, ...]:
+        largest = max(row.score for row in self.layers) or 1.0
+        bar = "█" * round(_BAR_WIDTH * layer.score / largest)
+        change = f"{layer.relative_change:.1e}" if layer.selected else ""
+        return layer.name, f"{layer.score:.4f}", bar, "yes" if layer.selected else "", change
+
+
+def _layer_as_json(layer: LayerPlan) -> dict[str, Any]:
+    """JSON has no word for the infinite change of a layer that was all zero: that is null."""
+    change = layer.relative_change if math.isfinite(layer.relative_change) else None
+    return {**asdict(layer), "tensors": list(layer.tensors), "relative_change": change}
+
+
+_HEADINGS = ("layer", "score", "", "chosen", "relative change")
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
