@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
+from helpers.toys import norm_job, one_sample_job
 from pfedul.at_client import ProjectedAscent
 from pfedul.at_client.projected_ascent import ascend_in_ball
 from pfedul.base.tensors import read_tensors
 from pfedul.base.vectors import square_distance
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.unlearn.training import train_shared
-from toys import norm_job, one_sample_job
 
 BODY = "body.weight"
 FAR = {BODY: torch.tensor([[100.0]])}

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.toys import norm_job, one_sample_job
 from pfedul.at_client import SharedTraining
 from pfedul.base.tensors import read_tensors
 from pfedul.personalization import PERSONALIZATIONS, Job
 from pfedul.unlearn.training import set_modes, shared_model, train_shared
-from toys import norm_job, one_sample_job
 
 BODY = "body.weight"
 KNOWN = 1 / (1 + math.exp(-0.75))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers.toys import WithNorm
 from pfedul import Settings
 from pfedul.audit.ask.logits import head_features, labels_of, logits_from_heads, logits_of
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
@@ -16,7 +17,6 @@ from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.run.assembly import assemble
-from toys import WithNorm
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 

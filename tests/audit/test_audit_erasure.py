@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from auditing import counted_tasks, interrupt_at, rehearse, tables
-from forgetting_kill import TARGET, copied, deep_again, trained
-from killing import in_child
+from helpers.auditing import counted_tasks, interrupt_at, rehearse, tables
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.killing import in_child
+from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.store import copies as places
-from toys import tensor_digests
 from unlearn.test_removal_erasure import content, ledger_markers, left, raw, windows
 
 STRONG = {"correction": "trust-region:clip=0.3"}

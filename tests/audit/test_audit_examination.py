@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from auditing import few_draws, rehearse
+from helpers.auditing import few_draws, rehearse
 from pfedul import Federation
 from pfedul.audit.ask.answers import Answers, ask_all, noisy, surfaces_of
 from pfedul.audit.ask.samples import View, draw_exam

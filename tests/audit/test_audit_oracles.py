@@ -6,13 +6,13 @@ from contextlib import closing
 import pytest
 import torch
 
-from auditing import counted_tasks, interrupt_at
-from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
+from helpers.auditing import counted_tasks, interrupt_at
+from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
+from helpers.toys import QUICK, client_data, tensor_digests
 from pfedul import Federation
 from pfedul.audit.models import trained_oracles
 from pfedul.base.tensorfile import read_file
 from pfedul.run.retrained import open_recipe, oracle_recipes, replies_left, rounds_done
-from toys import QUICK, client_data, tensor_digests
 
 REMAINING = ["c0", "c2", "c3"]
 

@@ -8,13 +8,13 @@ import shlex
 import pytest
 import torch
 
-from auditing import few_draws, rehearsal, rehearse, tables
-from commands import call
-from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
+from helpers.auditing import few_draws, rehearsal, rehearse, tables
+from helpers.commands import call
+from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
+from helpers.toys import QUICK, client_data, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.audit.applies import differences
 from pfedul.store.audits import read_audits
-from toys import QUICK, client_data, tensor_digests
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.toys import WithNorm, client_data, samples
 from pfedul import PfedulError, Settings
 from pfedul.audit.relearning import relearning_curve
 from pfedul.base.tensors import Tensors, read_tensors
@@ -14,7 +15,6 @@ from pfedul.client import Workbench
 from pfedul.data import own_clients
 from pfedul.data.samples import DatasetSamples
 from pfedul.run.assembly import assemble
-from toys import WithNorm, client_data, samples
 
 DATA = samples(48)
 

@@ -6,12 +6,12 @@ import os
 import pytest
 import torch
 
-from auditing import counted_tasks, interrupt_at, rehearse, tables
-from forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.auditing import counted_tasks, interrupt_at, rehearse, tables
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.toys import tensor_digests
 from pfedul.audit.models import one_more_round, recalibrated_only, unlearned_twins, untouched_state
 from pfedul.run.retrained import twin_recipes
 from pfedul.unlearn.options import ForgetOptions
-from toys import tensor_digests
 
 STRICT = {"level": "strict", "oracles": 4, "correction": "trust-region:clip=0.3"}
 

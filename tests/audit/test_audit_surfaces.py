@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from forgetting_kill import CLIENTS, Deep
+from helpers.forgetting_kill import CLIENTS, Deep
+from helpers.toys import QUICK, client_data
 from pfedul import Federation
 from pfedul.audit.ask.answers import ask, noisy, surfaces_of
 from pfedul.audit.ask.samples import draw_exam
@@ -14,7 +15,6 @@ from pfedul.audit.evidence.document import untested_surfaces
 from pfedul.audit.judge.scores import RMIA, ScoreBook
 from pfedul.audit.models import untouched_state
 from pfedul.audit.state import State
-from toys import QUICK, client_data
 
 AVAILABLE = {
     "fedavg": ["shared", "probe"],

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from helpers.toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.data import TensorSamples, fingerprint, own_clients
 from pfedul.data.backdoor import (
@@ -16,7 +17,6 @@ from pfedul.data.backdoor import (
     with_backdoor,
 )
 from pfedul.data.samples import DatasetSamples
-from toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 
 
 def images(count: int = 40) -> TensorSamples:

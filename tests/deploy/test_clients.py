@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flower_deploying import (
+from helpers.flower_deploying import (
     act,
     answer,
     bring_down,
@@ -27,7 +27,7 @@ from flower_deploying import (
     stop_node,
     until,
 )
-from flower_story import SMALL, STRONG, twin
+from helpers.flower_story import SMALL, STRONG, twin
 from pfedul.base.tensorfile import digest_file
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import make_node_key, node_key, public_form

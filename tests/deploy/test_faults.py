@@ -17,7 +17,7 @@ pytest.importorskip("flwr")
 
 import tomli_w
 
-from flower_deploying import (
+from helpers.flower_deploying import (
     LOOPBACK_IN_KERNEL,
     act,
     answer,
@@ -42,7 +42,7 @@ from flower_deploying import (
     the_server_app,
     until,
 )
-from flower_story import SMALL, STRONG, play, twin
+from helpers.flower_story import SMALL, STRONG, play, twin
 from pfedul.engine.flower.extra import QUIET
 from pfedul.status import read_status
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flower_deploying import (
+from helpers.flower_deploying import (
     act,
     answer,
     begun,
@@ -27,7 +27,7 @@ from flower_deploying import (
     shared_of,
     until,
 )
-from flower_story import SMALL, STRONG, play, twin
+from helpers.flower_story import SMALL, STRONG, play, twin
 from pfedul.status import read_status
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.client import Task
 from pfedul.engine import ClientFailure, start_engine
 from pfedul.engine.processes import ProcessesEngine
 from pfedul.engine.sharedbuffer import SharedBuffer, lay_out
-from toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_workers_end_at_once_when_the_engines_process_is_killed(tmp_path):
 import sys
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
 from pathlib import Path
-from toys import create
+from helpers.toys import create
 with create(Path({str(tmp_path / "run")!r}), engine="processes", workers=1) as federation:
     federation.evaluate()
     print(federation.engine._workers[0].process.pid, flush=True)

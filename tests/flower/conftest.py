@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def grid(tmp_path):
-    from flower_grid import OneProcessGrid, load_toy
+    from helpers.flower_grid import OneProcessGrid, load_toy
     from pfedul.flower import client_app
 
     grid = OneProcessGrid(client_app(load_toy))
@@ -16,6 +16,6 @@ def grid(tmp_path):
 
 @pytest.fixture
 def operate(tmp_path, grid):
-    from flower_grid import Operator
+    from helpers.flower_grid import Operator
 
     return Operator(tmp_path / "run", grid)

@@ -20,7 +20,7 @@ pytest.importorskip("flwr")
 import httpx
 from cryptography import x509
 
-from flower_deploying import (
+from helpers.flower_deploying import (
     answer,
     call,
     flwr,
@@ -31,6 +31,7 @@ from flower_deploying import (
     sentence,
     until,
 )
+from helpers.toys import create, reopen
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.app_folder import app_config
 from pfedul.flower.deployment.certificates import issue_server_certificate, make_node_key
@@ -42,7 +43,6 @@ from pfedul.flower.deployment.layout import Layout, alone
 from pfedul.flower.deployment.names import node_names
 from pfedul.flower.deployment.processes import MARK, Process, end, family, is_alive, moment, start
 from pfedul.flower.deployment.record import Record, write_record
-from toys import create, reopen
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Context, RecordDict
 
-from flower_grid import OneProcessGrid
+from helpers.flower_grid import OneProcessGrid
 from pfedul.flower.app_config import read_config
 from pfedul.status import read_status
 

@@ -10,7 +10,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord
 
-from flower_grid import OneProcessGrid, Operator, load_toy
+from helpers.flower_grid import OneProcessGrid, Operator, load_toy
 from pfedul import PfedulError
 from pfedul.client import Reply
 from pfedul.engine.flower.wire import clean_text, open_reply, open_words, pack_reply, pack_words

@@ -10,6 +10,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Error
 
+from helpers.toys import WithNorm, client_data
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import digest_file, read_file
 from pfedul.base.tensors import Tensors
@@ -18,7 +19,6 @@ from pfedul.engine.flower.wire import open_reply, pack_reply
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.run.personal import as_hash
 from pfedul.status import read_status
-from toys import WithNorm, client_data
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("flwr")
 
+from helpers.toys import Unpicklable, WithNorm, client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
 from pfedul.client import Task, Workbench
@@ -26,7 +27,6 @@ from pfedul.engine.flower.simulation import FlowerSimulationEngine
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.messages import Failure
 from pfedul.personalization import PERSONALIZATIONS
-from toys import Unpicklable, WithNorm, client_data, create, tensor_digests
 
 KINDS = [kind.name for kind in PERSONALIZATIONS]
 ENGINE = {"engine": "flower-simulation", "workers": 2}
@@ -139,7 +139,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
 from pathlib import Path
 from pfedul.client import Task
-from toys import create
+from helpers.toys import create
 settings = {{"engine": "flower-simulation", "workers": 1}}
 with create(Path({str(tmp_path / "run")!r}), **settings) as federation:
     federation.evaluate()

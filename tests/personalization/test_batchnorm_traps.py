@@ -5,6 +5,7 @@ The trap of choosing FedBN layers by name is in tests/test_split.py.
 
 import torch
 
+from helpers.toys import QUICK, WithNorm, client_data, create, samples
 from pfedul import Federation
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensorfile import read_file
@@ -16,7 +17,6 @@ from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.local import run_sgd, train_head
 from pfedul.server.round import StreamingMean
 from pfedul.split import split_head
-from toys import QUICK, WithNorm, client_data, create, samples
 
 MEAN = "body.1.running_mean"
 COUNT = "body.1.num_batches_tracked"

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.toys import WithNorm, samples
 from pfedul.base.randomness import random_stream
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.local import head_inputs, shuffled_batches, train_head
-from toys import WithNorm, samples
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 4), (8, 4), (9, 4), (10, 4), (5, 1), (3, 100)])

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from helpers.toys import one_sample_job
 from pfedul.personalization.ditto import DITTO, DittoOptions, fit_local
 from pfedul.personalization.fedavg import FEDAVG
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.fedrep import FEDREP, FedRepOptions
-from toys import one_sample_job
 
 W, A, B, RATE = 1.0, 0.5, -0.25, 0.1
 

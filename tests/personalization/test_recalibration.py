@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.toys import WithNorm, one_sample_job, samples
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import load_tensors
 from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining, Recalibration
@@ -13,7 +14,6 @@ from pfedul.personalization.ditto import DITTO, DittoOptions
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.fedrep import FEDREP, FedRepOptions
 from pfedul.personalization.recalibration import prepare, reestimate_statistics
-from toys import WithNorm, one_sample_job, samples
 
 MEAN, VAR, COUNT = (f"body.1.{n}" for n in ("running_mean", "running_var", "num_batches_tracked"))
 ONCE = Recalibration(epochs=1)

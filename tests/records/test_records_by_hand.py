@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from forgetting_kill import deep, deep_again, trained
+from helpers.forgetting_kill import deep, deep_again, trained
+from helpers.three_clients import POINTS, Pencil, federation
+from helpers.toys import tensor_digests
 from pfedul import PfedulError, Settings
 from pfedul.base.tensorfile import read_file
 from pfedul.records.base import Extent, kind_of
@@ -15,8 +17,6 @@ from pfedul.records.registry import RECORDS
 from pfedul.records.residual import round_residual
 from pfedul.records.sums import read_sum, read_total
 from pfedul.status import read_status
-from three_clients import POINTS, Pencil, federation
-from toys import tensor_digests
 
 BODY = "body.weight"
 

@@ -8,11 +8,11 @@ from scipy.stats import spearmanr
 from torch import nn
 from torch.nn import functional as F
 
+from helpers.toys import OneWeight, WithNorm, samples
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.records import exact_fisher, rank_agreement
-from toys import OneWeight, WithNorm, samples
 
 
 def by_loop(model: nn.Module, data: TensorSamples, names: list[str]) -> dict[str, torch.Tensor]:

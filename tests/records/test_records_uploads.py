@@ -2,7 +2,7 @@
 
 import torch
 
-from forgetting_kill import deep, deep_again, trained
+from helpers.forgetting_kill import deep, deep_again, trained
 from pfedul.base.tensorfile import read_file
 from pfedul.records.uploads import last_upload
 

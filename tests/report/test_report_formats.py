@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from helpers import example_material as example
 from pfedul.report import report_content, write_report
 from pfedul.report.blocks import Gallery, Table
 from pfedul.report.sections.verdict import WORDS
-from report import example_material as example
 
 
 @pytest.mark.parametrize("name", example.VARIANTS)

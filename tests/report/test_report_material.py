@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from auditing import rehearse
-from forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.auditing import rehearse
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.report.material import read_material
-from toys import tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
 

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib import colormaps, colors
 
+from helpers import example_material as example
 from pfedul import PfedulError
 from pfedul.base.text import MINUS
 from pfedul.report import FORMATS, write_report
-from report import example_material as example
 
 SECTIONS = ["request", "layers", "clients", "attacks", "controls", "cost", "repeat", "glossary"]
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
+from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
+from helpers.toys import QUICK, OneWeight, client_data, create, tensor_digests
 from pfedul import Federation
 from pfedul.at_client import SharedTraining, train_shared
 from pfedul.audit.state import state_of
@@ -16,7 +17,6 @@ from pfedul.personalization.base import Job
 from pfedul.server.round import StreamingMean
 from pfedul.status import read_status
 from pfedul.store.store import INIT_FILE, checkpoint_file, cluster_file
-from toys import QUICK, OneWeight, client_data, create, tensor_digests
 
 CLUSTERED = {"clusters": 2, "record": "none"}
 

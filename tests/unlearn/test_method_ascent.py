@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from linear import (
+from helpers.linear import (
     EPOCHS,
     MEAN,
     NAME,

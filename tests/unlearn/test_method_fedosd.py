@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from forgetting_kill import TARGET, copied, deep_again, trained
-from linear import (
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.linear import (
     CLASSES,
     INPUTS,
     MEAN,
@@ -22,7 +22,7 @@ from linear import (
     unlearning_gradient,
     weight,
 )
-from linear import TARGET as LINEAR_TARGET
+from helpers.linear import TARGET as LINEAR_TARGET
 from pfedul.base.tensors import PIECE
 from pfedul.base.vectors import flat, orthogonal_part, unflat
 from pfedul.errors import PfedulError

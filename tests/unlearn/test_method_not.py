@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from forgetting_kill import TARGET, copied, deep_again, trained
-from linear import (
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.linear import (
     MEAN,
     NAME,
     NORMED_NAME,
@@ -19,12 +19,12 @@ from linear import (
     normed,
     weight,
 )
-from linear import TARGET as LINEAR_TARGET
+from helpers.linear import TARGET as LINEAR_TARGET
+from helpers.toys import QUICK, Tied, client_data
 from pfedul import Federation
 from pfedul.errors import PfedulError
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.negation import first_layer, forward_order, negated
-from toys import QUICK, Tied, client_data
 
 
 def test_negated_twice_is_as_if_nothing_had_been_done():

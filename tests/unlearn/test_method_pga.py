@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from at_request import work_on
-from forgetting_kill import TARGET, copied, deep, deep_again, trained
-from linear import (
+from helpers.at_request import work_on
+from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.linear import (
     CLASSES,
     INPUTS,
     MEAN,
@@ -21,7 +21,7 @@ from linear import (
     matrix,
     normed,
 )
-from linear import TARGET as LINEAR_TARGET
+from helpers.linear import TARGET as LINEAR_TARGET
 from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.errors import PfedulError
 from pfedul.records.uploads import last_upload

@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from at_request import work_on
-from forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
+from helpers.at_request import work_on
+from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
+from helpers.toys import client_data, tensor_digests, uneven_data
 from pfedul import Federation
 from pfedul.base.tensorfile import read_file
 from pfedul.unlearn.distillation.run import label_gates
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.mimir import MimirOptions, fitted_prompts
-from toys import client_data, tensor_digests, uneven_data
 
 QUICK = "iterations=6,batch=16"
 TRAINING = {"rounds": 8, "local_epochs": 4, "lr": 0.02}

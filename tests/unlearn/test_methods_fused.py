@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from at_request import work_on
-from forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.at_request import work_on
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.toys import QUICK, OneWeight, WithNorm, client_data, one_sample_job, samples
 from pfedul import Federation
 from pfedul.adapters import AdapterKind, fixed_factor, mask_positions
 from pfedul.at_client import WORK
@@ -16,7 +17,6 @@ from pfedul.base.tensorfile import read_file
 from pfedul.base.tensors import read_tensors
 from pfedul.personalization.fedper import FEDPER
 from pfedul.unlearn.methods.fused import FusedOptions, candidates, critical_layers, moves
-from toys import QUICK, OneWeight, WithNorm, client_data, one_sample_job, samples
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 SLOPE = -0.75 / (1 + exp(0.75))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-import linear
-from forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
+from helpers import linear
+from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
+from helpers.three_clients import POINTS, Pencil, body_step, federation, head_step, mean
 from pfedul import Federation, PfedulError
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensorfile import read_file
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.federaser import calibrated
-from three_clients import POINTS, Pencil, body_step, federation, head_step, mean
 
 OTHERS = ("bob", "cat")
 ROUNDS = 3

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import forgetting_kill
-from forgetting_kill import CLIENTS, TARGET, copied
-from methods import RECORD, SETTINGS, SPECS
+from helpers import forgetting_kill
+from helpers.forgetting_kill import CLIENTS, TARGET, copied
+from helpers.methods import RECORD, SETTINGS, SPECS
+from helpers.toys import tensor_digests, uneven_data
 from pfedul.at_client import WORK, Done
 from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
 from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.methods import METHODS
-from toys import tensor_digests, uneven_data
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 DATA = uneven_data(CLIENTS)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.toys import QUICK, WithNorm, client_data
 from pfedul import Federation
 from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
 from pfedul.store.ledger import Ledger
 from pfedul.store.requests import CLIENT_TABLES
-from toys import QUICK, WithNorm, client_data
 
 WINDOW = 16
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]

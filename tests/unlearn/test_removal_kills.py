@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.records.fisher_on_disk import FisherRecorder
 from pfedul.status import read_status
 from pfedul.unlearn import removal
-from toys import tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
 REPAIRED = {**STRONG, "repair_rounds": 2}
@@ -47,7 +47,7 @@ def uninterrupted(start, tmp_path_factory):
 def kill(run: Path, how: str, times: int, options: dict) -> list[Path]:
     """The copies of the run, each as a kill left it."""
     tests = Path(__file__).parent.parent
-    script = str(tests / "forgetting_kill.py")
+    script = str(tests / "helpers" / "forgetting_kill.py")
     command = [sys.executable, script, str(run), how, str(times), json.dumps(options)]
     # It imports what is tested here, wherever that was found, and no installed copy of it.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

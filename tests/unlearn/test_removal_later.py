@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.toys import client_data, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.status import read_status
-from toys import client_data, tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
 

@@ -5,11 +5,11 @@ import hashlib
 import pytest
 import torch
 
-from forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.toys import client_data, tensor_digests
 from pfedul.base.tensorfile import read_file
 from pfedul.base.tensors import size_in_bytes
 from pfedul.personalization import PERSONALIZATIONS
-from toys import client_data, tensor_digests
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 WITH_PERSONAL_TENSORS = [name for name in NAMES if name != "fedavg"]

@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.client import perform
 from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.pfedul.scores import layer_scores
-from toys import client_data, create, tensor_digests
 
 STRONG = {"correction": "trust-region:clip=0.3"}
 

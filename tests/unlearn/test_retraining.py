@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clock import priced, stopped
-from forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
+from helpers.clock import priced, stopped
+from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
+from helpers.toys import QUICK, client_data, norm_job, one_sample_job, tensor_digests
 from pfedul import Federation
 from pfedul.audit.models import trained_oracles
 from pfedul.base.tensors import size_in_bytes
@@ -26,7 +27,6 @@ from pfedul.unlearn.outcome import StageCost, spent_by_method
 from pfedul.unlearn.prices import Prices, Seen, learnt
 from pfedul.unlearn.removal import doomed_files
 from pfedul.unlearn.starting_over import failing_as
-from toys import QUICK, client_data, norm_job, one_sample_job, tensor_digests
 
 REMAINING = ["c0", "c2", "c3"]
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from at_request import work_on
-from forgetting_kill import copied
-from methods import SPECS
+from helpers.at_request import work_on
+from helpers.forgetting_kill import copied
+from helpers.methods import SPECS
+from helpers.toys import QUICK, Tied, client_data
 from pfedul import Federation
 from pfedul.records.norms import read_lengths
 from pfedul.records.psi import read_psi
@@ -16,7 +17,6 @@ from pfedul.records.sums import read_sum, read_total
 from pfedul.records.uploads import last_upload
 from pfedul.unlearn.methods.fedosd import updates
 from pfedul.unlearn.methods.negation import first_layer
-from toys import QUICK, Tied, client_data
 
 TARGET = "c1"
 

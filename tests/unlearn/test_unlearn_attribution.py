@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from both_ways import compiled_or_not as compiled_or_not
+from helpers.both_ways import compiled_or_not as compiled_or_not
 from pfedul.base.tensors import PIECE
 from pfedul.split import Layer
 from pfedul.unlearn.pfedul.scores import ROUNDING, layer_scores, select, threshold

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from both_ways import compiled_or_not as compiled_or_not
+from helpers.both_ways import compiled_or_not as compiled_or_not
 from pfedul.errors import PfedulError
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.pfedul.corrections import Corrected, LayerView

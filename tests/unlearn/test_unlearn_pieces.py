@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from both_ways import compiled_or_not as compiled_or_not
+from helpers.both_ways import compiled_or_not as compiled_or_not
 from pfedul.base.tensors import PIECE, norm, pieces, square_sum
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.pfedul.corrections import Corrected, LayerView, one_pass

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from commands import call, refuse, succeed
-from forgetting_kill import TARGET, copied, deep_again, trained
-from methods import RECORD
+from helpers.commands import call, refuse, succeed
+from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.methods import RECORD
+from helpers.toys import tensor_digests
 from pfedul.compare import Comparing, compare, worker
 from pfedul.compare.budget import with_budget
 from pfedul.compare.cells import cells_of, options_of, seeds_of
@@ -26,7 +27,6 @@ from pfedul.compare.page import write_pages
 from pfedul.compare.process import Children, child_of, listened, send, threads_for
 from pfedul.errors import PfedulError
 from pfedul.unlearn.methods import METHODS
-from toys import tensor_digests
 
 FEW = "none,one-more-round,pfedul,ga-naive:rounds=2"
 

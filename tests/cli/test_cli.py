@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import refuse, succeed
+from helpers.commands import refuse, succeed
+from helpers.toys import create, tensor_digests
 from pfedul.cli.main import main
-from toys import create, tensor_digests
 
 FAST = "--clients 3 --samples 120 --local-epochs 1 --model mlp --engine inline --partition iid"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparison_documents import cell, comparison, reference
+from helpers.comparison_documents import cell, comparison, reference
 from pfedul.compare.dots import picture_of
 from pfedul.compare.merged import merged
 from pfedul.compare.page import comparison_page

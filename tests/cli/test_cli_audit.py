@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from auditing import few_draws
-from commands import call, refuse, succeed
-from forgetting_kill import copied
+from helpers.auditing import few_draws
+from helpers.commands import call, refuse, succeed
+from helpers.forgetting_kill import copied
+from helpers.toys import tensor_digests
 from pfedul import Federation
-from toys import tensor_digests
 
 FAST = (
     "--clients 4 --samples 240 --local-epochs 1 --model mlp:hidden=16,depth=2 --engine inline "

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers.toys import client_data, create, reopen, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.status import read_status
 from pfedul.store.ledger import Ledger, insert
 from pfedul.store.store import SHARED_FILE, Store
-from toys import client_data, create, reopen, tensor_digests
 
 ROUNDS = 4
 
@@ -41,7 +41,7 @@ def uninterrupted(start, tmp_path_factory) -> dict[str, str]:
 
 
 def kill(run: Path, *how: str) -> list[str]:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1] / "helpers"
     command = [sys.executable, str(here / "killing.py"), str(run), *how]
     # It imports what is tested here, wherever that was found, and no installed copy of it.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
@@ -383,8 +383,8 @@ def test_other_data_or_another_model_are_refused(start, tmp_path):
 
 
 def reopen_with(run: Path, **changes):
+    from helpers.toys import WithNorm
     from pfedul import Federation
-    from toys import WithNorm
 
     return Federation.open(run, **{"data": client_data(), "model": WithNorm, **changes})
 

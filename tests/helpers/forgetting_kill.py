@@ -21,10 +21,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from deadly import dying_before
-from killing import in_child
+from helpers.deadly import dying_before
+from helpers.killing import in_child
+from helpers.toys import QUICK, client_data
 from pfedul import Federation
-from toys import QUICK, client_data
 
 CLIENTS = 4
 TARGET = "c1"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from comparison_documents import cell, comparison, failed
+from helpers.comparison_documents import cell, comparison, failed
 from pfedul.compare.dots import picture_of
 from pfedul.compare.page import comparison_page
 from pfedul.compare.placing import Field, groups, placed

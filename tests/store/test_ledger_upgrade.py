@@ -6,13 +6,13 @@ from contextlib import closing
 
 import pytest
 
-from auditing import tables
-from commands import succeed
-from forgetting_kill import copied
+from helpers.auditing import tables
+from helpers.commands import succeed
+from helpers.forgetting_kill import copied
+from helpers.toys import create, reopen
 from pfedul import PfedulError
 from pfedul.status import read_status
 from pfedul.store.ledger import FORMAT, Ledger
-from toys import create, reopen
 
 AUDIT_TABLES = ("audits", "audit_clients")
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from helpers.toys import OneWeight
 from pfedul import Federation
-from toys import OneWeight
 
 POINTS = {"ann": (1.0, 0, 2), "bob": (2.0, 1, 1), "cat": (-1.5, 0, 3)}
 """Client -> its point, the label, and how many copies it has: its weight."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import call, refuse, succeed
-from forgetting_kill import copied
-from toys import tensor_digests
+from helpers.commands import call, refuse, succeed
+from helpers.forgetting_kill import copied
+from helpers.toys import tensor_digests
 
 FAST = (
     "--clients 4 --samples 160 --local-epochs 1 --model mlp:hidden=16,depth=4 --engine inline "

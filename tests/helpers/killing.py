@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deadly import dying_before
-from toys import create, reopen
+from helpers.deadly import dying_before
+from helpers.toys import create, reopen
 
 ROUNDS = 4
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from helpers.toys import QUICK, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.status import read_status
-from toys import QUICK, WithNorm, client_data, create, reopen, tensor_digests
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in PERSONALIZATIONS])

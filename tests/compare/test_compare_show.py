@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from comparison_documents import cell, comparison, failed
+from helpers.comparison_documents import cell, comparison, failed
 from pfedul.terminal.compare import comparison_table, progress_bar, remarks
 
 RESET = "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3"

@@ -19,11 +19,11 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from helpers.toys import WithNorm, client_data
 from pfedul.flower.app_config import read_config
 from pfedul.flower.client import Node
 from pfedul.flower.queries import Server
 from pfedul.flower.server import run_action
-from toys import WithNorm, client_data
 
 Spoil = Callable[[str, RecordDict], RecordDict | Error | None]
 """What becomes of a reply on its way: another content, an error, or nothing at all."""
