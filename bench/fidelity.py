@@ -40,9 +40,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfedul import Federation
-from pfedul.audit.metrics import preservation
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.data import ClientData, Samples
+from pfedul.evaluation import preservation
 from pfedul.records.fisher import FisherSource
 from pfedul.unlearn import PlanOptions, plan_removal
 from speed import write_page
@@ -298,7 +298,7 @@ def try_random_control(
 ) -> None:
     """Reset as many entries of each layer, but entries drawn by chance."""
     from pfedul.records.fisher_on_disk import StoredFisher
-    from pfedul.store.store import INIT_FILE
+    from pfedul.store.paths import INIT_FILE
 
     shutil.copytree(folder / "run", folder / "copy")
     with Federation.open(folder / "copy") as federation:

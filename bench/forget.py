@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from pfedul import Federation, compiled
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, empty, pieces, read_tensors
-from pfedul.client import one_thread
+from pfedul.base.threads import one_thread
 from pfedul.data import TensorSamples
 from pfedul.models import resnet18
 from pfedul.personalization import Job, LocalTraining, Recalibration

@@ -15,7 +15,7 @@ from pfedul.data import DATASETS, PARTITIONS
 from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.records.registry import RECORDS
+from pfedul.records import RECORDS
 from pfedul.terminal import choices as show_methods
 from pfedul.terminal import console as show
 from pfedul.unlearn import CORRECTIONS

@@ -5,9 +5,16 @@ from dataclasses import replace
 import pytest
 
 from pfedul import PfedulError, Settings
-from pfedul.records.registry import canonical_records
-from pfedul.settings import changeable, fixed, from_mapping, merge, read_toml, write_toml
-from pfedul.store.tables import settings_digest
+from pfedul.records import canonical_records
+from pfedul.settings import (
+    changeable,
+    fixed,
+    from_mapping,
+    merge,
+    read_toml,
+    settings_digest,
+    write_toml,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ in a worker and on another machine of the same kind.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -20,29 +18,13 @@ from torch.nn import functional as F
 from pfedul.at_client import WORK, split_extra
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors
-from pfedul.data.samples import ClientData, Samples
-from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
+from pfedul.base.threads import one_thread
+from pfedul.data.samples import Samples
+from pfedul.personalization import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import prepare
+from pfedul.protocol import MEASURING, MEASURING_CPU, Reply, Task, Workbench
 from pfedul.records.exact import exact_fisher
-from pfedul.split import Split
-
-
-@dataclass(frozen=True)
-class Workbench:
-    """All that a process needs in order to work for any client.
-
-    `build_model` gives the model as it is before training, the same in every process.
-    """
-
-    build_model: Callable[[], nn.Module]
-    split: Split
-    head: str | None
-    personalization: Personalization
-    options: Any
-    training: LocalTraining
-    data: Mapping[str, ClientData]
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -62,48 +44,6 @@ def scratch_of(bench: Workbench) -> Scratch:
     known = model.state_dict()
     buffers = dict(model.named_buffers())
     return Scratch(model, {name: b.clone() for name, b in buffers.items() if name not in known})
-
-
-@dataclass(frozen=True)
-class Task:
-    """What clients are asked to do.
-
-    `number` is the round or the request that it belongs to, a part of the place of
-    its random stream. `epochs` replaces the local epochs of the settings, and `steps` bounds
-    the batches of each phase of local training. `measured` asks for the accuracy of the
-    result as well, so that no second message is needed. `seed` replaces that of the settings, for
-    other federations of the same clients. `how` are the plain values that the action "work" is
-    told, and `purpose` is a further part of the place of the random stream.
-    """
-
-    action: str
-    number: int
-    epochs: int | None = None
-    recalibration: Recalibration | None = None
-    measured: bool = False
-    seed: int | None = None
-    how: Mapping[str, Any] = field(default_factory=dict)
-    purpose: str = ""
-    steps: int | None = None
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a client answers: tensors where the task makes any, and figures.
-
-    A client that keeps its personal tensors to itself sends their SHA-256 (`held`)
-    in their place. `failure` says why there is no answer; nothing else counts then.
-    """
-
-    client: str
-    samples: int
-    shared: Tensors = field(default_factory=dict)
-    personal: Tensors = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    held: str | None = None
-    failure: str | None = None
 
 
 def perform(
@@ -175,10 +115,6 @@ def recalibrate(bench: Workbench, task: Task, job: Job) -> Reply:
     return Reply(job.client, len(job.samples), statistics, personal, metrics)
 
 
-MEASURING, MEASURING_CPU = "measuring_seconds", "measuring_cpu_seconds"
-"""Figures of a reply: wall and CPU seconds that went into measuring beside the work itself."""
-
-
 def _measured_beside(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]:
     """What `evaluate` would say of these personal tensors, and what saying so cost."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -234,14 +170,3 @@ def measure(model: nn.Module, samples: Samples) -> dict[str, float]:
         correct += int((logits.argmax(1) == y).sum())
         loss += float(F.cross_entropy(logits, y, reduction="sum"))
     return {"accuracy": correct / len(samples), "loss": loss / len(samples)}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Within the block torch computes with one thread: the order of sums is then fixed."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

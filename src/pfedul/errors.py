@@ -1,5 +1,7 @@
 """The one exception that stands for a user's mistake."""
 
+from __future__ import annotations
+
 
 class PfedulError(Exception):
     """Something the user can put right: one sentence that says what is wrong and what to do next.
@@ -12,3 +14,7 @@ class Hindrance(PfedulError):
     """Something that may pass without another request (a full disk, workers that died, clients
     that are away): what was begun stays begun, and goes on when it is asked for again.
     """
+
+
+class MethodFailed(PfedulError):
+    """A method came to no usable result; the run is as it was."""

@@ -1,10 +1,18 @@
-"""How well each client is served by its own personal model."""
+"""Accuracies of personal models, and what a removal did to them (PPS, CFI)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfedul.base.metric import Metric
+from pfedul.base.randomness import numpy_generator
+from pfedul.errors import PfedulError
 
 
 @dataclass(frozen=True)
@@ -43,3 +51,144 @@ class Evaluation:
     def spread(self) -> float:
         """Standard deviation of accuracy over clients."""
         return pstdev(score.accuracy for score in self.clients.values())
+
+
+Accuracies = Mapping[str, float]
+"""Client -> accuracy of its personal model on its own test samples."""
+
+
+Ratios = Sequence[float] | NDArray[np.float64]
+"""Accuracy after divided by accuracy before, one for each client that has one."""
+
+
+PPS = Metric(
+    name="PPS",
+    best=1.0,
+    low=0.0,
+    high=math.inf,
+    higher_is_better=True,
+    summary="mean ratio of accuracy after to before; above 1 where clients gained",
+)
+
+CFI = Metric(
+    name="CFI",
+    best=1.0,
+    low=-math.inf,
+    high=1.0,
+    higher_is_better=True,
+    summary="1 minus the standard deviation of those ratios; below 0 where they differ wildly",
+)
+
+ACCURACY = Metric(
+    name="accuracy",
+    best=1.0,
+    low=0.0,
+    high=1.0,
+    higher_is_better=True,
+    summary="share of a client's own test samples that its personal model gets right",
+)
+
+METRICS = (PPS, CFI, ACCURACY)
+
+
+@dataclass(frozen=True)
+class Preservation:
+    """PPS and CFI, the ratios they are made of, and the clients that have none.
+
+    Both figures are NaN where no client has a ratio.
+    """
+
+    pps: float
+    cfi: float
+    ratios: Mapping[str, float]
+    undefined: tuple[str, ...]
+
+
+def preservation(before: Accuracies, after: Accuracies) -> Preservation:
+    """What the remaining clients kept of their accuracy; leave the target out of both.
+
+    >>> found = preservation({"a": 0.5, "b": 0.8, "c": 0.0}, {"a": 0.25, "b": 0.8, "c": 0.1})
+    >>> found.pps, found.cfi, found.undefined
+    (0.75, 0.75, ('c',))
+    """
+    _check(before, after)
+    ratios = {client: after[client] / value for client, value in before.items() if value > 0}
+    undefined = tuple(client for client in before if client not in ratios)
+    values = list(ratios.values())
+    return Preservation(pps_of_ratios(values), cfi_of_ratios(values), ratios, undefined)
+
+
+def pps(before: Accuracies, after: Accuracies) -> float:
+    """Personalisation preservation score, Eq. 14.
+
+    >>> pps({"a": 0.5, "b": 0.8}, {"a": 0.25, "b": 0.8})
+    0.75
+    """
+    return preservation(before, after).pps
+
+
+def cfi(before: Accuracies, after: Accuracies) -> float:
+    """Client fairness index, Eq. 15: a population standard deviation, as printed.
+
+    >>> cfi({"a": 0.5, "b": 0.8}, {"a": 0.25, "b": 0.8})
+    0.75
+    """
+    return preservation(before, after).cfi
+
+
+def pps_of_ratios(ratios: Ratios) -> float:
+    """Eq. 14 from the ratios, as `bootstrap_interval` wants it.
+
+    >>> pps_of_ratios([0.5, 1.0])
+    0.75
+    """
+    return float(np.mean(ratios)) if len(ratios) else math.nan
+
+
+def cfi_of_ratios(ratios: Ratios) -> float:
+    """Eq. 15 from the ratios, as `bootstrap_interval` wants it.
+
+    >>> cfi_of_ratios([0.5, 1.0])
+    0.75
+    """
+    return 1 - float(np.std(ratios)) if len(ratios) else math.nan
+
+
+def bootstrap_interval(
+    values: Sequence[float],
+    statistic: Callable[[NDArray[np.float64]], float],
+    seed: int = 0,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> tuple[float, float]:
+    """Percentile interval of a statistic over clients, who are drawn with replacement.
+
+    >>> bootstrap_interval([1.0, 1.0, 1.0], pps_of_ratios)
+    (1.0, 1.0)
+    >>> low, high = bootstrap_interval([0.9, 1.0, 1.1], pps_of_ratios)
+    >>> 0.9 <= low < 1.0 < high <= 1.1
+    True
+    """
+    if not len(values) or draws < 1 or not 0 < level < 1:
+        raise PfedulError(
+            "A bootstrap interval needs at least one value, one draw and a level between 0 and 1."
+        )
+    sample = np.asarray(values, dtype=np.float64)
+    picks = numpy_generator(seed, "bootstrap").integers(len(sample), size=(draws, len(sample)))
+    found = [statistic(sample[pick]) for pick in picks]
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _check(before: Accuracies, after: Accuracies) -> None:
+    if before.keys() != after.keys() or not before:
+        odd = sorted(before.keys() ^ after.keys())
+        which = f"'{odd[0]}' is in only one of them" if odd else "there are none"
+        raise PfedulError(
+            f"Accuracies before and after must be of the same remaining clients: {which}."
+        )
+    for client in before:
+        if not all(math.isfinite(part[client]) and part[client] >= 0 for part in (before, after)):
+            raise PfedulError(
+                f"The accuracies of client '{client}' must be numbers from 0 up; measure it again."
+            )

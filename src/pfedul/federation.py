@@ -11,66 +11,55 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
-from torch import Tensor
-
 from pfedul.audit.levels import level_of
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task, Workbench
 from pfedul.clusters.engine import ClusteredEngine
 from pfedul.clusters.layout import Clusters, read_clusters
-from pfedul.data import ClientData, fingerprint
+from pfedul.data import ClientData
 from pfedul.engine import Engine, start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
-from pfedul.member import Member, read_members
 from pfedul.opening import form_clusters
+from pfedul.protocol import OnStage, Refusal, Reply, RoundResult, Task, Workbench
+from pfedul.records import record_names
 from pfedul.records.base import Keeping
 from pfedul.records.recording import RoundRecorder
-from pfedul.records.registry import record_names
 from pfedul.run.admission import admit
 from pfedul.run.assembly import ModelFactory, OwnData, assemble, check_clients, load_data
-from pfedul.run.opening import first_rows, first_state
+from pfedul.run.opening import (
+    check_same_federation,
+    check_same_settings,
+    first_rows,
+    first_state,
+    refuse_remote,
+)
 from pfedul.run.personal import InRunFolder, PersonalTensors, WithClients
-from pfedul.server.round import (
-    Refusal,
-    RoundResult,
-    Rules,
-    TooFewReplies,
-    check_figures,
-    choose_clients,
-    run_round,
-)
-from pfedul.settings import OWN, Settings, from_mapping, merge, read_toml, write_toml
-from pfedul.store.audits import Audit
-from pfedul.store.copies import sweep
-from pfedul.store.ledger import Statement
-from pfedul.store.requests import PENDING, unfinished
-from pfedul.store.store import (
-    SETTINGS_FILE,
-    SHARED_FILE,
-    Store,
-    checkpoint_file,
-    personal_file,
-    refuse_unusable,
-    require_run,
-    uninterrupted,
-)
-from pfedul.store.tables import (
-    evaluation_rows,
-    refusal_rows,
-    round_rows,
-    settings_digest,
+from pfedul.server.checks import Rules, check_figures
+from pfedul.server.round import TooFewReplies, choose_clients, run_round
+from pfedul.settings import (
+    Settings,
+    from_mapping,
+    merge,
+    named,
+    read_settings,
     settings_row,
+    write_toml,
 )
+from pfedul.store.audits import Audit
+from pfedul.store.copies import clear_notes, sweep
+from pfedul.store.folder import absolute, refuse_unusable, require_run, uninterrupted
+from pfedul.store.ledger import Statement
+from pfedul.store.paths import SHARED_FILE, checkpoint_file, personal_file
+from pfedul.store.requests import PENDING, unfinished
+from pfedul.store.store import Store
+from pfedul.store.tables import Member, evaluation_rows, read_members, refusal_rows, round_rows
 from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.notebook import clear_notes
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.pfedul.method import make_plan
 from pfedul.unlearn.pfedul.plan import Plan
-from pfedul.unlearn.removal import OnStage, forget, recalibrate_missing
+from pfedul.unlearn.removal import forget, recalibrate_missing
 from pfedul.unlearn.scores import exact_scores, score_table
 
 
@@ -90,6 +79,7 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+
 StartEngine = Callable[[Workbench], Engine]
 
 
@@ -187,11 +177,11 @@ class Federation:
         settings = merge(stored, later)
         store = Store.open(path)
         try:
-            _refuse_remote(store)
+            refuse_remote(store)
             check_same_settings(store, stored)
             loaded = load_data(settings, data)
             bench = assemble(settings, loaded, model)
-            _check_same_federation(store, bench, Clusters(settings.clusters))
+            check_same_federation(store, bench, Clusters(settings.clusters))
             if settings != stored:
                 store.write_settings(write_toml(settings))
             return cls(store, settings, bench, loaded.warnings)
@@ -539,75 +529,5 @@ class Federation:
         return self.personal_place.locate(client)
 
 
-def absolute(run: str | Path) -> Path:
-    """A path that stays the same when the process changes its folder or a link its target."""
-    return Path(run).resolve()
-
-
-def named(choice: object) -> str:
-    """How a choice stands in the settings; what is given in Python has no name of its own."""
-    if choice == OWN:
-        raise PfedulError(f"'{OWN}' stands for data or a model given in Python; give them there.")
-    return choice if isinstance(choice, str) else OWN
-
-
-def read_settings(path: Path) -> Settings:
-    """The settings of the run in this folder."""
-    file = path / SETTINGS_FILE
-    return from_mapping(read_toml(file), str(file))
-
-
 def _score(reply: Reply) -> ClientScore:
     return ClientScore(reply.metrics["accuracy"], reply.metrics["loss"], reply.samples)
-
-
-def _refuse_remote(store: Store) -> None:
-    if store.ledger.meta("clients_at") == AT_NODES:
-        raise PfedulError(
-            f"The clients of {store.path} are on machines of their own; ask for this there, "
-            "with 'flwr run' (docs/flower.md)."
-        )
-
-
-AT_NODES = "nodes"
-"""Of the ledger's fact `clients_at`: clients are Flower nodes."""
-
-
-def _check_same_federation(store: Store, bench: Workbench, clusters: Clusters) -> None:
-    """Going on with other data or another model would be another run."""
-    active = store.ledger.rows("SELECT * FROM clients WHERE status = 'active' ORDER BY client")
-    state = bench.build_model().state_dict()
-    shared = {name: state[name] for name in bench.split.shared}
-    check_same_tensors(store.read(SHARED_FILE), clusters.everywhere(shared))
-    if bench.split.personal and active:
-        personal = {name: state[name] for name in bench.split.personal}
-        check_same_tensors(store.read(personal_file(active[0]["client"])), personal)
-    for row in active:
-        held = bench.data.get(row["client"])
-        if held is None or fingerprint(held) != row["data_sha256"]:
-            raise PfedulError(
-                f"The data of client '{row['client']}' are not those that this run was made with; "
-                "give the same data, or start another run."
-            )
-
-
-def check_same_tensors(stored: Tensors, wanted: Tensors) -> None:
-    for name in sorted(stored.keys() | wanted.keys()):
-        same = name in stored and name in wanted
-        if not same or _form(stored[name]) != _form(wanted[name]):
-            raise PfedulError(
-                f"The model is not the one that this run was made with (tensor '{name}'); "
-                "give the same model, or start another run."
-            )
-
-
-def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
-    return tensor.shape, tensor.dtype
-
-
-def check_same_settings(store: Store, stored: Settings) -> None:
-    if store.ledger.meta("settings_sha256") != settings_digest(stored):
-        raise PfedulError(
-            f"{store.path / SETTINGS_FILE} was changed by hand in a way that makes it another "
-            "run; put it back, or start another run with --config."
-        )

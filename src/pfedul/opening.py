@@ -15,10 +15,10 @@ from torch import Tensor
 
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import cosine, flat
-from pfedul.client import Reply
 from pfedul.clusters.layout import Clusters
+from pfedul.protocol import Reply
 from pfedul.server.round import run_round
-from pfedul.store.store import INIT_FILE
+from pfedul.store.paths import INIT_FILE
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

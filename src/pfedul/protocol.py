@@ -1,13 +1,21 @@
-"""What the server asks of an engine."""
+"""What server and clients exchange: tasks, replies, and what an engine is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import nn
 
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task
+from pfedul.data.samples import ClientData
+from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
+from pfedul.split import Split
+
+if TYPE_CHECKING:
+    pass
 
 LocatePersonal = Callable[[str], Path | None]
 """The file of a client's personal tensors; None where it has none."""
@@ -33,3 +41,140 @@ class Engine(Protocol):
     ) -> Generator[Reply, None, None]: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """All that a process needs in order to work for any client.
+
+    `build_model` gives the model as it is before training, the same in every process.
+    """
+
+    build_model: Callable[[], nn.Module]
+    split: Split
+    head: str | None
+    personalization: Personalization
+    options: Any
+    training: LocalTraining
+    data: Mapping[str, ClientData]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """What clients are asked to do.
+
+    `number` is the round or the request that it belongs to, a part of the place of
+    its random stream. `epochs` replaces the local epochs of the settings, and `steps` bounds
+    the batches of each phase of local training. `measured` asks for the accuracy of the
+    result as well, so that no second message is needed. `seed` replaces that of the settings, for
+    other federations of the same clients. `how` are the plain values that the action "work" is
+    told, and `purpose` is a further part of the place of the random stream.
+    """
+
+    action: str
+    number: int
+    epochs: int | None = None
+    recalibration: Recalibration | None = None
+    measured: bool = False
+    seed: int | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)
+    purpose: str = ""
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a client answers: tensors where the task makes any, and figures.
+
+    A client that keeps its personal tensors to itself sends their SHA-256 (`held`)
+    in their place. `failure` says why there is no answer; nothing else counts then.
+    """
+
+    client: str
+    samples: int
+    shared: Tensors = field(default_factory=dict)
+    personal: Tensors = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    held: str | None = None
+    failure: str | None = None
+
+
+MEASURING, MEASURING_CPU = "measuring_seconds", "measuring_cpu_seconds"
+"""Figures of a reply: wall and CPU seconds that went into measuring beside the work itself."""
+
+
+EXTRA = "extra/"
+"""Before the names of tensors that travel with the shared ones and are none of the model's."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a client sends back. Its personal part never is in it, and never changes."""
+
+    tensors: Tensors
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+ClientWork = Callable[[Job, Mapping[str, Any], Tensors], Done]
+"""(the job, what it is told, further tensors that came along) -> what it sends back."""
+
+
+def with_extra(shared: Tensors, extra: Tensors) -> Tensors:
+    """Shared tensors, and further ones beside them, as one message.
+
+    >>> sorted(with_extra({"w": 1}, {"w": 2}))
+    ['extra/w', 'w']
+    """
+    return {**shared, **{EXTRA + name: tensor for name, tensor in extra.items()}}
+
+
+def split_extra(tensors: Tensors) -> tuple[Tensors, Tensors]:
+    """The inverse of `with_extra`."""
+    own = {name: t for name, t in tensors.items() if not name.startswith(EXTRA)}
+    extra = {name.removeprefix(EXTRA): t for name, t in tensors.items() if name not in own}
+    return own, extra
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A reply that went into the aggregate."""
+
+    client: str
+    samples: int
+    loss: float
+    update_norm: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that did not, and why."""
+
+    client: str
+    reason: str
+
+
+@dataclass
+class RoundResult:
+    """What a round made: the new shared tensors and who took part in them."""
+
+    number: int
+    shared: Tensors
+    accepted: list[Accepted] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+    @property
+    def loss(self) -> float:
+        """Mean training loss, weighted by samples."""
+        total = sum(reply.samples for reply in self.accepted)
+        return sum(reply.loss * reply.samples for reply in self.accepted) / total
+
+
+OnStage = Callable[[str, int, int], None]
+"""Told of progress: the stage, how many clients of it are done, how many there are."""
+
+
+ENGINES = ("auto", "inline", "processes", "flower-simulation")

@@ -6,6 +6,7 @@ docs are all made from the fields below.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
@@ -14,15 +15,19 @@ from typing import Any
 import tomli_w
 
 from pfedul.base.options import check_options, option, option_name, refuse_unknown
+from pfedul.base.tensorfile import digest
 from pfedul.data import BACKDOOR_FORM, DATASETS, PARTITIONS
-from pfedul.engine import ENGINES
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS, LocalTraining
-from pfedul.records.registry import canonical_records
+from pfedul.protocol import ENGINES
+from pfedul.records import canonical_records
+from pfedul.store.ledger import Statement, insert
+from pfedul.store.paths import SETTINGS_FILE
 
 OWN = "own"
 """Stands in the file for a model or data given in Python, which no file can hold."""
+
 
 HEADER = "# A pfedul federation. Run it again: pfedul train NEW-RUN --config THIS-FILE\n"
 
@@ -182,3 +187,26 @@ def changeable(asked: dict[str, Any]) -> dict[str, Any]:
     """Those of the values that a later call may change."""
     later = {spec.name for spec in fields(Settings) if spec.metadata["later"]}
     return {key: value for key, value in asked.items() if key in later}
+
+
+def settings_row(settings: Settings) -> Statement:
+    """What may not change, so that a configuration edited by hand is noticed."""
+    return insert("meta", key="settings_sha256", value=settings_digest(settings))
+
+
+def settings_digest(settings: Settings) -> str:
+    """SHA-256 of the settings that a later call may not change."""
+    return digest(json.dumps(fixed(settings), sort_keys=True).encode())
+
+
+def named(choice: object) -> str:
+    """How a choice stands in the settings; what is given in Python has no name of its own."""
+    if choice == OWN:
+        raise PfedulError(f"'{OWN}' stands for data or a model given in Python; give them there.")
+    return choice if isinstance(choice, str) else OWN
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings of the run in this folder."""
+    file = path / SETTINGS_FILE
+    return from_mapping(read_toml(file), str(file))

@@ -11,20 +11,14 @@ from typing import Any
 from torch import Tensor
 
 from pfedul.base.tensorfile import read_file
-from pfedul.federation import AT_NODES, read_settings
+from pfedul.records import RECORDS, record_names
 from pfedul.records.base import Extent, kind_of
-from pfedul.records.registry import RECORDS, record_names
-from pfedul.settings import Settings
+from pfedul.settings import Settings, read_settings
 from pfedul.store.audits import Audit, read_audits
+from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.requests import (
-    PRESERVED,
-    Request,
-    erased_at_client,
-    not_recalibrated,
-    read_requests,
-)
-from pfedul.store.store import (
+from pfedul.store.paths import (
+    AT_NODES,
     CLIENTS,
     COMPARISONS,
     DEPLOYMENT,
@@ -36,7 +30,13 @@ from pfedul.store.store import (
     SHARED_FILE,
     STAGING,
     UNLEARNING,
-    require_run,
+)
+from pfedul.store.requests import (
+    PRESERVED,
+    Request,
+    erased_at_client,
+    not_recalibrated,
+    read_requests,
 )
 
 

@@ -11,11 +11,12 @@ from helpers.toys import WithNorm
 from pfedul import Settings
 from pfedul.audit.ask.logits import head_features, labels_of, logits_from_heads, logits_of
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
-from pfedul.client import Workbench, one_thread
+from pfedul.base.threads import one_thread
 from pfedul.data import TensorSamples, own_clients
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.local import FORWARD_BATCH
+from pfedul.protocol import Workbench
 from pfedul.run.assembly import assemble
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]

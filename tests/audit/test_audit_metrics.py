@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pfedul.audit import METRICS, bootstrap_interval, cfi, pps, preservation
-from pfedul.audit.metrics import cfi_of_ratios, pps_of_ratios
 from pfedul.errors import PfedulError
+from pfedul.evaluation import cfi_of_ratios, pps_of_ratios
 
 BEFORE = {"a": 0.8, "b": 0.5, "c": 0.4}
 AFTER = {"a": 0.4, "b": 0.5, "c": 0.6}  # ratios 0.5, 1, 1.5

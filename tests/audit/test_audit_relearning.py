@@ -11,9 +11,9 @@ from helpers.toys import WithNorm, client_data, samples
 from pfedul import PfedulError, Settings
 from pfedul.audit.relearning import relearning_curve
 from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.client import Workbench
 from pfedul.data import own_clients
 from pfedul.data.samples import DatasetSamples
+from pfedul.protocol import Workbench
 from pfedul.run.assembly import assemble
 
 DATA = samples(48)

@@ -14,10 +14,10 @@ import torch
 
 from helpers.toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
-from pfedul.client import Task
 from pfedul.engine import ClientFailure, start_engine
 from pfedul.engine.processes import ProcessesEngine
 from pfedul.engine.sharedbuffer import SharedBuffer, lay_out
+from pfedul.protocol import Task
 
 
 @pytest.fixture(scope="module")

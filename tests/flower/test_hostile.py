@@ -12,10 +12,10 @@ from flwr.app import ConfigRecord
 
 from helpers.flower_grid import OneProcessGrid, Operator, load_toy
 from pfedul import PfedulError
-from pfedul.client import Reply
 from pfedul.engine.flower.wire import clean_text, open_reply, open_words, pack_reply, pack_words
 from pfedul.flower import client_app
 from pfedul.flower.app_config import defaults, read_config
+from pfedul.protocol import Reply
 from pfedul.status import read_status
 
 SECRET = "a-secret-of-c1"

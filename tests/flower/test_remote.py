@@ -12,12 +12,11 @@ from flwr.app import Error
 
 from helpers.toys import WithNorm, client_data
 from pfedul import Federation, PfedulError
-from pfedul.base.tensorfile import digest_file, read_file
+from pfedul.base.tensorfile import as_hash, digest_file, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply
 from pfedul.engine.flower.wire import open_reply, pack_reply
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.run.personal import as_hash
+from pfedul.protocol import Reply
 from pfedul.status import read_status
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]

@@ -18,7 +18,6 @@ pytest.importorskip("flwr")
 from helpers.toys import Unpicklable, WithNorm, client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
-from pfedul.client import Task, Workbench
 from pfedul.engine import ClientFailure, start_engine
 from pfedul.engine.flower import extra
 from pfedul.engine.flower.sim_desk import ROOM_BYTES, explained, room_for
@@ -27,6 +26,7 @@ from pfedul.engine.flower.simulation import FlowerSimulationEngine
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.messages import Failure
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.protocol import Task, Workbench
 
 KINDS = [kind.name for kind in PERSONALIZATIONS]
 ENGINE = {"engine": "flower-simulation", "workers": 2}

@@ -9,7 +9,6 @@ pytest.importorskip("flwr")
 
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
-from pfedul.client import Reply, Task
 from pfedul.engine.flower.wire import (
     Order,
     open_order,
@@ -21,6 +20,7 @@ from pfedul.engine.flower.wire import (
 )
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
 from pfedul.personalization import Recalibration
+from pfedul.protocol import Reply, Task
 
 TENSORS = {
     "half": torch.tensor([1.5, -0.0], dtype=torch.bfloat16),

@@ -15,8 +15,8 @@ from pfedul.audit.evidence import relearning as relearn_time
 from pfedul.audit.levels import level_of
 from pfedul.audit.rehearsal import Rehearsal
 from pfedul.audit.rehearsal import rehearse as do_it
-from pfedul.client import Task
 from pfedul.engine.inline import InlineEngine
+from pfedul.protocol import Task
 from pfedul.store.audits import Audit
 from pfedul.store.ledger import Ledger
 from pfedul.unlearn.options import ForgetOptions

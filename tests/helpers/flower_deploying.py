@@ -16,7 +16,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from pfedul.base.tensorfile import digest_file, read_file
+from pfedul.base.tensorfile import as_hash, digest_file, read_file
 from pfedul.cli.deploy import down, up
 from pfedul.cli.main import SentenceErrors
 from pfedul.flower.deployment import control
@@ -25,7 +25,6 @@ from pfedul.flower.deployment.environment import address
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
 from pfedul.flower.deployment.processes import end, family, moment
 from pfedul.flower.deployment.record import Record, read_record
-from pfedul.run.personal import as_hash
 
 COMMANDS = SentenceErrors(commands={"up": up, "down": down})
 

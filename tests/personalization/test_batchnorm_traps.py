@@ -10,12 +10,13 @@ from pfedul import Federation
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensorfile import read_file
 from pfedul.base.tensors import read_tensors
-from pfedul.client import Scratch, Task, Workbench, perform
+from pfedul.client import Scratch, perform
 from pfedul.data.samples import ClientData
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.local import run_sgd, train_head
-from pfedul.server.round import StreamingMean
+from pfedul.protocol import Task, Workbench
+from pfedul.server.mean import StreamingMean
 from pfedul.split import split_head
 
 MEAN = "body.1.running_mean"

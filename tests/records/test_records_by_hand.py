@@ -10,11 +10,10 @@ from helpers.three_clients import POINTS, Pencil, federation
 from helpers.toys import tensor_digests
 from pfedul import PfedulError, Settings
 from pfedul.base.tensorfile import read_file
-from pfedul.records.base import Extent, kind_of
+from pfedul.records import RECORDS
+from pfedul.records.base import Extent, kind_of, round_residual
 from pfedul.records.norms import first_upload, read_lengths
 from pfedul.records.psi import begun_after, model_after, psi_bound, read_psi
-from pfedul.records.registry import RECORDS
-from pfedul.records.residual import round_residual
 from pfedul.records.sums import read_sum, read_total
 from pfedul.status import read_status
 

@@ -9,7 +9,7 @@ from helpers.forgetting_kill import CLIENTS, copied, deep, deep_again, trained
 from helpers.toys import OneWeight, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import read_file
-from pfedul.store.store import FISHER_TOTAL_FILE, fisher_file
+from pfedul.store.paths import FISHER_TOTAL_FILE, fisher_file
 
 SHARED_PARAMETERS = {
     f"{layer}.{part}" for layer in ("one", "norm", "two", "three") for part in ("weight", "bias")

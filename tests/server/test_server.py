@@ -6,16 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pfedul.client import Reply, Task
-from pfedul.server.round import (
-    Rules,
-    StreamingMean,
-    TooFewReplies,
-    check_reply,
-    choose_clients,
-    run_round,
-    update_norm,
-)
+from pfedul.protocol import Reply, Task
+from pfedul.server.checks import Rules, check_reply, update_norm
+from pfedul.server.mean import StreamingMean
+from pfedul.server.round import TooFewReplies, choose_clients, run_round
 
 SHARED = {"w": torch.zeros(2), "mean": torch.zeros(2), "n": torch.tensor(0)}
 PERSONAL = {"h": torch.zeros(3)}

@@ -17,7 +17,8 @@ from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.status import read_status
 from pfedul.store.ledger import Ledger, insert
-from pfedul.store.store import SHARED_FILE, Store
+from pfedul.store.paths import SHARED_FILE
+from pfedul.store.store import Store
 
 ROUNDS = 4
 

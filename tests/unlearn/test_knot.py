@@ -10,13 +10,14 @@ from pfedul.at_client import SharedTraining, train_shared
 from pfedul.audit.state import state_of
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensorfile import read_file
-from pfedul.client import Task, one_thread
+from pfedul.base.threads import one_thread
 from pfedul.clusters.layout import Clusters
 from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
-from pfedul.server.round import StreamingMean
+from pfedul.protocol import Task
+from pfedul.server.mean import StreamingMean
 from pfedul.status import read_status
-from pfedul.store.store import INIT_FILE, checkpoint_file, cluster_file
+from pfedul.store.paths import INIT_FILE, checkpoint_file, cluster_file
 
 CLUSTERED = {"clusters": 2, "record": "none"}
 

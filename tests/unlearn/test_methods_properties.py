@@ -13,7 +13,7 @@ from helpers.toys import tensor_digests, uneven_data
 from pfedul.at_client import WORK, Done
 from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
-from pfedul.unlearn.base import MethodFailed
+from pfedul.errors import MethodFailed
 from pfedul.unlearn.methods import METHODS
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]

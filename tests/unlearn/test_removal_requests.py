@@ -10,7 +10,7 @@ from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.client import perform
-from pfedul.unlearn.base import MethodFailed
+from pfedul.errors import MethodFailed
 from pfedul.unlearn.pfedul.scores import layer_scores
 
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -13,14 +13,14 @@ from helpers.toys import QUICK, client_data, norm_job, one_sample_job, tensor_di
 from pfedul import Federation
 from pfedul.audit.models import trained_oracles
 from pfedul.base.tensors import size_in_bytes
-from pfedul.client import ACTIONS, Task
-from pfedul.errors import PfedulError
+from pfedul.client import ACTIONS
+from pfedul.errors import MethodFailed, PfedulError
 from pfedul.personalization import PERSONALIZATIONS, Recalibration
 from pfedul.personalization.local import batches
+from pfedul.protocol import Task
 from pfedul.run.retrained import oracle_recipes
 from pfedul.server.round import MeanOverflows
 from pfedul.store.ledger import Ledger
-from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, spent_by_method

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.func import functional_call
 
 from pfedul.adapters import Adapter, AdapterKind, with_values
-from pfedul.at_client.kind import Done
 from pfedul.base.tensors import Tensors
 from pfedul.personalization.base import Job
 from pfedul.personalization.local import frozen, run_sgd
+from pfedul.protocol import Done
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of, shared_model
 
 

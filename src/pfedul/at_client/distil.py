@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from pfedul.at_client.kind import Done
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors
 from pfedul.personalization.base import Job
+from pfedul.protocol import Done
 from pfedul.unlearn.distillation.adam import no_moments
 from pfedul.unlearn.distillation.generator import generator_for
 from pfedul.unlearn.distillation.lens import Lens, lens_on

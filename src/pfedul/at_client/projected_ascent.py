@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from pfedul.at_client.kind import Done
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.base.vectors import square_distance
 from pfedul.personalization.base import Job
+from pfedul.protocol import Done
 from pfedul.unlearn.training import SharedTraining, options_from, run, shared_model
 
 

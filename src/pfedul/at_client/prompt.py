@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfedul.at_client.kind import Done
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.personalization.base import Job
 from pfedul.personalization.local import frozen, run_sgd
+from pfedul.protocol import Done
 from pfedul.unlearn.distillation.lens import lens_on
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of
 

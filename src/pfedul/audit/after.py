@@ -25,11 +25,11 @@ from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_
 from pfedul.audit.state import state_of
 from pfedul.data import ClientData, parse_backdoor
 from pfedul.errors import PfedulError
+from pfedul.protocol import OnStage
 from pfedul.run.retrained import Recipe, oracle_recipes
 from pfedul.store import audits as ledger_of
 from pfedul.store import requests
-from pfedul.store.store import SHARED_FILE
-from pfedul.unlearn.removal import OnStage
+from pfedul.store.paths import SHARED_FILE
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

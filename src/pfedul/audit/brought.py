@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pfedul.client import Workbench
 from pfedul.data import ClientData
 from pfedul.data.datasets.npz import read_parts
 from pfedul.errors import PfedulError
+from pfedul.protocol import Workbench
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -14,18 +14,19 @@ from pfedul.audit.ask.samples import Exam, check_enough, draw_exam
 from pfedul.audit.ask.surfaces import STALE
 from pfedul.audit.state import State, fitted_heads, served, state_of
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task
 from pfedul.data import parse_backdoor
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
+from pfedul.protocol import OnStage, Reply, Task
 from pfedul.run.retrained import Recipe, lend, open_recipe, replies_left, rounds_done
 from pfedul.store import requests
 from pfedul.store.copies import TWIN_COPY, sealed_copy
-from pfedul.store.store import SHARED_FILE, Store
+from pfedul.store.paths import SHARED_FILE
+from pfedul.store.store import Store
 from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
-from pfedul.unlearn.removal import OnStage, forget
+from pfedul.unlearn.removal import forget
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

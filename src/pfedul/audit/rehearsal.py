@@ -36,12 +36,12 @@ from pfedul.audit.models import (
 )
 from pfedul.audit.state import State
 from pfedul.base.options import option_name
+from pfedul.protocol import OnStage
 from pfedul.run.retrained import Recipe, oracle_recipes, replies_left, twin_recipes
 from pfedul.store import audits as ledger_of
 from pfedul.store.copies import COPY, clear_rehearsal, copies_erased
 from pfedul.unlearn.checks import check_away, check_method
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.removal import OnStage
 from pfedul.unlearn.scores import known_scores
 
 if TYPE_CHECKING:

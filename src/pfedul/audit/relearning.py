@@ -12,9 +12,11 @@ from __future__ import annotations
 from pfedul.audit.attacks.relearn import epochs_to_return
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors
-from pfedul.client import Workbench, measure, one_thread
+from pfedul.base.threads import one_thread
+from pfedul.client import measure
 from pfedul.data.samples import Samples
 from pfedul.personalization.local import run_sgd, trainable
+from pfedul.protocol import Workbench
 
 
 def relearning_curve(

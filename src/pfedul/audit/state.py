@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.client import Task, Workbench, perform, scratch_of
+from pfedul.client import perform, scratch_of
 from pfedul.clusters.layout import Clusters
 from pfedul.personalization import Recalibration
+from pfedul.protocol import Task, Workbench
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import safetensors
 import safetensors.torch
+import torch
 
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
@@ -71,3 +72,17 @@ def digest_file(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def as_tensors(sha256: str) -> Tensors:
+    """A hash in the form of a tensor file.
+
+    >>> as_hash(as_tensors("00ff"))
+    '00ff'
+    """
+    return {"sha256": torch.frombuffer(bytearray.fromhex(sha256), dtype=torch.uint8)}
+
+
+def as_hash(tensors: Tensors) -> str:
+    """The inverse of `as_tensors`."""
+    return bytes(tensors["sha256"].tolist()).hex()

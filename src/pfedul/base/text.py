@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MISSING = "not measured"
+
 MINUS = "\N{MINUS SIGN}"
+
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -160,3 +162,16 @@ def shortened(name: str, most: int = 18) -> str:
         return name
     head = most // 2
     return f"{name[:head]}…{name[head + 1 - most :]}"
+
+
+def human_bytes(size: float) -> str:
+    """A size that people can read.
+
+    >>> human_bytes(123), human_bytes(4_500_000)
+    ('123 B', '4.5 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")

@@ -22,10 +22,10 @@ from pfedul.cli.parts import (
     run_argument,
 )
 from pfedul.errors import PfedulError
-from pfedul.federation import AT_NODES
 from pfedul.store.audits import Audit
+from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.store import LEDGER_FILE, REPORTS, require_run
+from pfedul.store.paths import AT_NODES, LEDGER_FILE, REPORTS
 from pfedul.terminal import audit as show_audit
 from pfedul.terminal import console as show
 from pfedul.terminal import removal as show_removal

@@ -28,16 +28,16 @@ from pfedul.cli.parts import (
 )
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.errors import PfedulError
-from pfedul.federation import Federation, read_settings
+from pfedul.federation import Federation
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records.exact import rank_agreement
 from pfedul.report import save_plan, save_score_map
-from pfedul.settings import Settings, changeable, from_mapping, merge, read_toml
+from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
 from pfedul.status import read_status
 from pfedul.store.audits import read_audits
 from pfedul.store.copies import doomed_folders
-from pfedul.store.store import LEDGER_FILE
+from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal import audit as show_audit
 from pfedul.terminal import choices as show_methods
 from pfedul.terminal import console as show

@@ -7,9 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task
 from pfedul.clusters.layout import Clusters
-from pfedul.protocol import Engine, LocatePersonal
+from pfedul.protocol import Engine, LocatePersonal, Reply, Task
 
 
 class ClusteredEngine:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 import torch
 
 from pfedul.base.tensors import Tensors, size_in_bytes
-from pfedul.store.store import CHECKPOINTS, Store, checkpoint_file, cluster_file
+from pfedul.store.paths import CHECKPOINTS, checkpoint_file, cluster_file
+from pfedul.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from pfedul.audit.models import personal_of
 from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
+from pfedul.protocol import OnStage
 from pfedul.run.retrained import Recipe, open_recipe
 from pfedul.settings import Settings
 from pfedul.unlearn.base import Method
-from pfedul.unlearn.removal import OnStage
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pfedul.audit.ask.answers import ask_all, surfaces_of
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.models import Retrained, check_ready, exam_of, trained_oracles, untouched_state
-from pfedul.audit.threads import one_core
+from pfedul.base.threads import one_core
 from pfedul.compare.bases import Base, base_for, needs_own_base
 from pfedul.compare.budget import with_budget
 from pfedul.compare.cells import Cell
@@ -28,9 +28,9 @@ from pfedul.compare.order import Order, Result
 from pfedul.compare.process import Children, Told, in_process, threads_for
 from pfedul.engine.processes import pickle_bench
 from pfedul.errors import PfedulError
+from pfedul.protocol import OnStage
 from pfedul.run.retrained import oracle_recipes
 from pfedul.unlearn.checks import check_method
-from pfedul.unlearn.removal import OnStage
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.evidence.document import circumstances, test_row
 from pfedul.audit.judge.case import Examiner
-from pfedul.audit.metrics import preservation
 from pfedul.audit.models import Retrained
 from pfedul.audit.rehearsal import shown_path
-from pfedul.audit.threads import one_core
+from pfedul.base.threads import one_core
 from pfedul.compare.bases import branched_from, needs_own_base
 from pfedul.compare.budget import cpu_seconds, wall_seconds
 from pfedul.compare.cells import ALL, Cell, cells_of
-from pfedul.federation import read_settings
-from pfedul.store.store import CHECKPOINTS, INIT_FILE
+from pfedul.evaluation import preservation
+from pfedul.settings import read_settings
+from pfedul.store.paths import CHECKPOINTS, INIT_FILE
 from pfedul.unlearn.base import Method
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pfedul.base.tensorfile import digest
 from pfedul.compare.cells import ALL, Cell, cells_of, options_of
 from pfedul.store.copies import CLIENTS_FILE
-from pfedul.store.store import COMPARISONS, own_errors
+from pfedul.store.folder import own_errors
+from pfedul.store.paths import COMPARISONS
 from pfedul.version import __version__
 
 if TYPE_CHECKING:

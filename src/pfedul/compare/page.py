@@ -24,7 +24,7 @@ from pfedul.compare.words import verdict_words as verdict_words
 from pfedul.report.blocks import Block, Code, Facts, Gallery, Items, Page, Section, Text
 from pfedul.report.html import as_html
 from pfedul.report.markdown import as_markdown
-from pfedul.store.store import own_errors
+from pfedul.store.folder import own_errors
 
 Json = Mapping[str, Any]
 

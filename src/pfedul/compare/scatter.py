@@ -18,7 +18,7 @@ from pfedul.compare.naming import MARK, draw_names
 from pfedul.compare.words import OWN_BASE
 from pfedul.report.blocks import Figure
 from pfedul.report.style import BAND, GRID, INK, PAGE, SERIES, on_white
-from pfedul.store.store import own_errors
+from pfedul.store.folder import own_errors
 
 Json = Mapping[str, Any]
 Paint = Mapping[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from pfedul.base.text import number, readable, signed
+from pfedul.base.text import human_bytes, number, readable, signed
 from pfedul.compare.words import (
     NO_RESULT,
     amount,
@@ -18,7 +18,6 @@ from pfedul.compare.words import (
     verdicts_of,
 )
 from pfedul.report.blocks import Table
-from pfedul.terminal.console import human_bytes
 
 Json = Mapping[str, Any]
 

@@ -24,19 +24,19 @@ from pfedul.audit.ask.answers import ask, surfaces_of
 from pfedul.audit.evidence.document import test_row, untested_surfaces
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.state import state_of
-from pfedul.audit.threads import one_core
-from pfedul.client import Workbench
+from pfedul.base.threads import one_core
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.order import Order, Result
-from pfedul.errors import PfedulError
+from pfedul.errors import MethodFailed, PfedulError
 from pfedul.federation import Federation
+from pfedul.protocol import OnStage, Workbench
 from pfedul.store import requests
 from pfedul.store.copies import copy_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.store import LEDGER_FILE, Store
-from pfedul.unlearn.base import MethodFailed
+from pfedul.store.paths import LEDGER_FILE
+from pfedul.store.store import Store
 from pfedul.unlearn.outcome import Outcome
-from pfedul.unlearn.removal import OnStage, forget
+from pfedul.unlearn.removal import forget
 
 
 def carry_out(order: Order, tell: OnStage) -> Result:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 
-from pfedul.client import Workbench
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.processes import ClientFailure as ClientFailure
 from pfedul.engine.processes import ProcessesEngine
 from pfedul.errors import PfedulError
+from pfedul.protocol import ENGINES, Workbench
 from pfedul.protocol import Engine as Engine
-
-ENGINES = ("auto", "inline", "processes", "flower-simulation")
 
 
 def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:

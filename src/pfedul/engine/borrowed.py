@@ -10,8 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task
-from pfedul.protocol import Engine, LocatePersonal
+from pfedul.protocol import Engine, LocatePersonal, Reply, Task
 
 
 class BorrowedEngine:

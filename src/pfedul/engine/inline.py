@@ -7,8 +7,8 @@ from collections.abc import Generator, Sequence
 from pfedul.base.tensorfile import read_file
 from pfedul.base.tensors import Tensors
 from pfedul.base.threads import warm_up
-from pfedul.client import Reply, Task, Workbench, perform, scratch_of
-from pfedul.protocol import LocatePersonal
+from pfedul.client import perform, scratch_of
+from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 
 
 class InlineEngine:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from pfedul.client import Reply, Task
 from pfedul.data.samples import ClientData, Samples, TensorSamples
 from pfedul.engine.sharedbuffer import Layout, SharedBuffer
+from pfedul.protocol import Reply, Task
 
 
 @dataclass(frozen=True)

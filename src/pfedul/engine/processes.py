@@ -23,11 +23,10 @@ import cloudpickle
 import torch
 
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task, Workbench
 from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import Hindrance, PfedulError
-from pfedul.protocol import LocatePersonal
+from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 
 BUFFERS_PER_WORKER = 2
 """One that the server reads while the worker fills the other."""

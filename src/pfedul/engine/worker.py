@@ -20,10 +20,11 @@ import torch
 
 from pfedul.base.tensorfile import read_file
 from pfedul.base.threads import warm_up
-from pfedul.client import Scratch, Workbench, perform, scratch_of
+from pfedul.client import Scratch, perform, scratch_of
 from pfedul.engine.messages import Answer, Failure, Order, Setup, attach_data, make_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError
+from pfedul.protocol import Workbench
 
 
 def serve(

@@ -19,15 +19,16 @@ from torch import nn
 
 from pfedul.at_client import split_extra
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Workbench, perform, scratch_of
+from pfedul.client import perform, scratch_of
 from pfedul.data import FederatedData, fingerprint
 from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
-from pfedul.federation import check_same_tensors
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
-from pfedul.member import member_of
+from pfedul.protocol import Reply, Workbench
 from pfedul.run.assembly import assemble, input_shape, load_data, own_data
+from pfedul.run.opening import check_same_tensors
 from pfedul.settings import OWN, Settings
+from pfedul.store.tables import member_of
 
 MAKES_PERSONAL = {"fit", "recalibrate"}
 """Tasks that end with new personal tensors."""

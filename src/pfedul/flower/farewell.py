@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pfedul.client import Task
 from pfedul.engine.flower.wire import Order
 from pfedul.federation import Federation
 from pfedul.flower.identity import online_nodes
 from pfedul.flower.queries import Server, Words, ask
+from pfedul.protocol import Task
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.tables import now
 

@@ -21,7 +21,7 @@ from pfedul.base.tensorfile import digest, digest_file, encode, is_digest, read_
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.files import PRIVATE, write
-from pfedul.store.store import sync
+from pfedul.store.folder import sync
 from pfedul.store.tables import now
 
 _SAFE_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from flwr.serverapp import Grid
 
 from pfedul.base.tensorfile import is_digest
-from pfedul.client import Task
 from pfedul.data.client_ids import check_ids
 from pfedul.engine.flower.wire import Order, clean_text
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.queries import Server, Words, ask
-from pfedul.member import Member
+from pfedul.protocol import Task
 from pfedul.settings import Settings, fixed
 from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.tables import now
+from pfedul.store.tables import Member, now
 
 
 @dataclass(frozen=True)

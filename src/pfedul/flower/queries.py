@@ -9,10 +9,10 @@ from typing import Any
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from pfedul.client import Task
 from pfedul.engine.flower.grid import Exchange, Traffic, lifetime, unreadable
 from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
 from pfedul.flower.app_config import AppOptions
+from pfedul.protocol import Task
 from pfedul.run.assembly import ModelFactory
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.tables import now

@@ -14,21 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.tensors import read_tensors
-from pfedul.client import Task, Workbench
 from pfedul.data.client_ids import check_ids
 from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
-from pfedul.federation import (
-    AT_NODES,
-    Federation,
-    check_same_settings,
-    check_same_tensors,
-    named,
-    read_settings,
-)
+from pfedul.federation import Federation
 from pfedul.flower.identity import Introduced, ask_who, binding_row, bound_keys, online_nodes
 from pfedul.flower.queries import Server, traffic_row
+from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
+from pfedul.run.opening import check_same_settings, check_same_tensors
 from pfedul.settings import (
     OWN,
     Settings,
@@ -36,12 +30,17 @@ from pfedul.settings import (
     fixed,
     from_mapping,
     merge,
+    named,
+    read_settings,
     read_toml,
+    settings_row,
     write_toml,
 )
+from pfedul.store.folder import refuse_unusable
 from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.store import INIT_FILE, LEDGER_FILE, SHARED_FILE, Store, refuse_unusable
-from pfedul.store.tables import client_row, run_rows, settings_row
+from pfedul.store.paths import AT_NODES, INIT_FILE, LEDGER_FILE, SHARED_FILE
+from pfedul.store.store import Store
+from pfedul.store.tables import client_row, run_rows
 
 WAIT_SECONDS = 1.0
 

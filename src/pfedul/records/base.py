@@ -18,7 +18,8 @@ from torch import Tensor
 
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, norm
-from pfedul.store.store import Store, record_file
+from pfedul.store.paths import record_file
+from pfedul.store.store import Store
 
 if TYPE_CHECKING:
     from pfedul.settings import Settings
@@ -168,3 +169,23 @@ def kind_of(name: str) -> str:
     ('fisher', 'psi')
     """
     return name.split("/")[1].removesuffix(".safetensors").partition("-")[0]
+
+
+def round_residual(weight: float, of_client: Tensors, of_round: Tensors) -> Tensors:
+    """w (D_u - D) / (1 - w), in double precision: the mean with the client minus that without it.
+
+    `of_client` is what the client sent and `of_round` the mean, both as changes or both as
+    tensors: what they have in common falls out. A client that was alone in its round (weight
+    1) has a residual only of changes: without it there would have been no round.
+
+    >>> with_ann = {"w": torch.tensor([2.0])}  # the mean of ann's 5 and bob's 1, weights 1 and 3
+    >>> round_residual(0.25, {"w": torch.tensor([5.0])}, with_ann)
+    {'w': tensor([1.], dtype=torch.float64)}
+    """
+    if weight >= 1:
+        return {name: tensor.to(torch.float64, copy=True) for name, tensor in of_round.items()}
+    share = weight / (1 - weight)
+    return {
+        name: (tensor.to(torch.float64) - of_round[name]) * share
+        for name, tensor in of_client.items()
+    }

@@ -18,7 +18,8 @@ from pfedul.base.tensors import Tensors
 from pfedul.records.base import Erasure, Keeping, Record, Recorder, Update, WholeRound
 from pfedul.records.fisher import blended, fisher_noise, summed
 from pfedul.split import Layer
-from pfedul.store.store import FISHER_RETAINED_FILE, FISHER_TOTAL_FILE, Store, fisher_file
+from pfedul.store.paths import FISHER_RETAINED_FILE, FISHER_TOTAL_FILE, fisher_file
+from pfedul.store.store import Store
 
 
 class StoredFisher:

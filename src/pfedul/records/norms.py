@@ -16,7 +16,8 @@ from torch import Tensor
 
 from pfedul.base.tensors import Tensors, norm
 from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, changes
-from pfedul.store.store import Store, record_file
+from pfedul.store.paths import record_file
+from pfedul.store.store import Store
 
 FIRST = "norms-first"
 """The folder of what clients sent in the first round."""

@@ -18,9 +18,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from pfedul.base.tensors import Tensors, norm
-from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
-from pfedul.records.residual import round_residual
-from pfedul.store.store import INIT_FILE, Store, record_file
+from pfedul.records.base import (
+    Keeping,
+    Record,
+    Recorder,
+    Update,
+    WholeRound,
+    begins_anew,
+    counted,
+    round_residual,
+)
+from pfedul.store.paths import INIT_FILE, record_file
+from pfedul.store.store import Store
 
 if TYPE_CHECKING:
     from pfedul.settings import Settings

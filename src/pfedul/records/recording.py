@@ -10,10 +10,11 @@ from pathlib import Path
 
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, one_thread
+from pfedul.base.threads import one_thread
+from pfedul.protocol import Reply
+from pfedul.records import RECORDS
 from pfedul.records.base import Keeping, Update, WholeRound
-from pfedul.records.registry import RECORDS
-from pfedul.store.store import own_errors
+from pfedul.store.folder import own_errors
 
 
 class RoundRecorder:

@@ -14,9 +14,18 @@ import torch
 from torch import Tensor
 
 from pfedul.base.tensors import Tensors, wide_type
-from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, begins_anew, counted
-from pfedul.records.residual import round_residual
-from pfedul.store.store import Store, record_file
+from pfedul.records.base import (
+    Keeping,
+    Record,
+    Recorder,
+    Update,
+    WholeRound,
+    begins_anew,
+    counted,
+    round_residual,
+)
+from pfedul.store.paths import record_file
+from pfedul.store.store import Store
 
 TOTAL_FILE = "records/sums-total.safetensors"
 _ROUNDS, _SQUARES = "(rounds)", "(squares)"

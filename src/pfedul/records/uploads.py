@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pfedul.base.tensors import Tensors
 from pfedul.records.base import Keeping, Record, Recorder, Update, begins_anew, counted
-from pfedul.store.store import Store, record_file
+from pfedul.store.paths import record_file
+from pfedul.store.store import Store
 
 ROUND = "(round)"
 """No name of a tensor of a model: those have no brackets."""

@@ -10,9 +10,10 @@ from pfedul.audit.applies import best_audit, differences
 from pfedul.errors import PfedulError
 from pfedul.status import read_status
 from pfedul.store.audits import Audit, read_audits
+from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
+from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE
 from pfedul.store.requests import DONE, Request, read_outcome, read_requests
-from pfedul.store.store import LEDGER_FILE, SETTINGS_FILE, require_run
 
 
 def read_material(run: Path, number: int | None = None) -> dict[str, Any]:

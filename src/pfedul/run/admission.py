@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pfedul.errors import PfedulError
-from pfedul.member import Member, member_of
 from pfedul.store.ledger import Statement
 from pfedul.store.requests import forgotten
-from pfedul.store.tables import client_row
+from pfedul.store.tables import Member, client_row, member_of
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from pfedul.base.randomness import random_stream
-from pfedul.client import Workbench
 from pfedul.data import (
     ClientData,
     FederatedData,
@@ -24,6 +23,7 @@ from pfedul.data import (
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.protocol import Workbench
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
 

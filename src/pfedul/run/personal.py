@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
+from pfedul.base.tensorfile import as_tensors
 from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.client import Reply, Workbench
+from pfedul.protocol import Reply, Workbench
 from pfedul.store.ledger import Statement, insert
-from pfedul.store.store import Store, held_file, personal_file
+from pfedul.store.paths import held_file, personal_file
+from pfedul.store.store import Store
 from pfedul.store.tables import no_stranger_row, now
 
 
@@ -112,17 +112,3 @@ class WithClients:
                 no_stranger_row(target, key),
             ]
         return rows
-
-
-def as_tensors(sha256: str) -> Tensors:
-    """A hash in the form of a tensor file.
-
-    >>> as_hash(as_tensors("00ff"))
-    '00ff'
-    """
-    return {"sha256": torch.frombuffer(bytearray.fromhex(sha256), dtype=torch.uint8)}
-
-
-def as_hash(tensors: Tensors) -> str:
-    """The inverse of `as_tensors`."""
-    return bytes(tensors["sha256"].tolist()).hex()

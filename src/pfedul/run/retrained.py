@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensorfile import digest
-from pfedul.client import Workbench
 from pfedul.clusters.layout import Clusters
 from pfedul.engine import Engine
 from pfedul.engine.borrowed import BorrowedEngine
+from pfedul.protocol import Workbench
 from pfedul.run.assembly import reseeded
 from pfedul.run.opening import first_rows, first_state
-from pfedul.settings import Settings, fixed, write_toml
+from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
-from pfedul.store.store import LEDGER_FILE, ORACLES, REHEARSAL, Store
-from pfedul.store.tables import settings_row
+from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
+from pfedul.store.store import Store
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

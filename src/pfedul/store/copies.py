@@ -19,8 +19,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pfedul.errors import PfedulError
+from pfedul.store.folder import own_errors
 from pfedul.store.ledger import Ledger
-from pfedul.store.store import (
+from pfedul.store.paths import (
     COMPARISONS,
     DEPLOYMENT,
     LEDGER_FILE,
@@ -30,11 +31,11 @@ from pfedul.store.store import (
     REPORTS,
     STAGING,
     UNLEARNING,
-    own_errors,
 )
 
 COPY, TWIN_COPY = "copy", "unlearned twin"
 """The sealed copies: of the run, and of one twin after the other."""
+
 
 _NOT_COPIED = (
     *(ORACLES, REHEARSAL, COMPARISONS, REPORTS),
@@ -155,3 +156,10 @@ def _link_or_copy(source: str, target: str) -> None:
         except OSError:  # a file system without links
             pass
     shutil.copy2(source, target)
+
+
+def clear_notes(run: Path) -> None:
+    """Remove all notes of a run."""
+    with own_errors(run):
+        if (run / UNLEARNING).exists():
+            shutil.rmtree(run / UNLEARNING)

@@ -8,78 +8,32 @@ opens at the previous commit; killed after it, opening finishes the move.
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import glob
 import os
 import shutil
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.errors import Hindrance, PfedulError
+from pfedul.errors import PfedulError
+from pfedul.store.folder import (
+    claim,
+    own_errors,
+    refuse_unusable,
+    require_run,
+    sweep_drafts,
+    sync,
+    sync_tree,
+    take_lock,
+    uninterrupted,
+    write_draft,
+)
 from pfedul.store.ledger import Ledger, Statement, insert
-
-SETTINGS_FILE = "federation.toml"
-LEDGER_FILE = "ledger.db"
-INIT_FILE = "init.safetensors"
-SHARED_FILE = "shared.safetensors"
-LOCK_FILE = "lock"
-STAGING = "staging"
-ORACLES = "oracles"
-REHEARSAL = "rehearsal"
-"""Federations that audits train; see audit/places.py."""
-UNLEARNING = "unlearning"
-"""Notes of a method that is at work; see unlearn/notebook.py."""
-COMPARISONS = "comparisons"
-"""Branches and results of `pfedul compare`; see compare/places.py."""
-REPORTS = "reports"
-"""Pages that speak of clients who were there when they were written."""
-
-CLIENTS = "clients"
-DEPLOYMENT = "deployment"
-"""What `pfedul up` keeps in the run folder; it may be there before the run is."""
-
-FISHER_TOTAL_FILE = "records/fisher-total.safetensors"
-CHECKPOINTS = "records/clusters"
-FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
-
-
-def personal_file(client: str) -> str:
-    """Where a client's personal tensors are, below the run folder."""
-    return f"{CLIENTS}/{client}/personal.safetensors"
-
-
-def held_file(client: str) -> str:
-    """Where the hash is of personal tensors that a client keeps itself, below the run folder."""
-    return f"{CLIENTS}/{client}/held.safetensors"
-
-
-def record_file(kind: str, client: str) -> str:
-    """Where a record of one client is, below the run folder."""
-    return f"records/{kind}/{client}.safetensors"
-
-
-def fisher_file(client: str) -> str:
-    """Where a client's Fisher record is, below the run folder."""
-    return record_file("fisher", client)
-
-
-def cluster_file(client: str) -> str:
-    """Where it is which cluster a client is in, below the run folder."""
-    return f"{CLIENTS}/{client}/cluster.safetensors"
-
-
-def checkpoint_file(cluster: int, number: int) -> str:
-    """Where a cluster's shared tensors are as they were before a round, below the run folder."""
-    return f"{CHECKPOINTS}/{cluster}/before-{number}.safetensors"
+from pfedul.store.paths import CLIENTS, LEDGER_FILE, SETTINGS_FILE, SHARED_FILE, STAGING
 
 
 class Store:
@@ -109,12 +63,12 @@ class Store:
         refuse_unusable(path)
         with own_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _sweep_drafts(path)
+            sweep_drafts(path)
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
-                lock = _write_draft(draft, settings, tensors, rows)
+                lock = write_draft(draft, settings, tensors, rows)
                 draft.chmod(0o755)
-                _claim(draft, path)
+                claim(draft, path)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
@@ -126,7 +80,7 @@ class Store:
         """An existing run, locked for this process, at its last whole commit."""
         require_run(path)
         with own_errors(path):
-            lock = _take_lock(path)
+            lock = take_lock(path)
         try:
             with own_errors(path):
                 store = Store(path, lock)
@@ -316,7 +270,7 @@ class Store:
         return insert("files", path=name, sha256=self._batch[name], bytes=size)
 
     def _sync_staged(self) -> None:
-        _sync_tree(self.path / STAGING)
+        sync_tree(self.path / STAGING)
 
     def _staged(self, name: str) -> str:
         return f"{STAGING}/{self._number}/{name}"
@@ -335,159 +289,3 @@ class Store:
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
         self.ledger.close()
         self._lock.close()
-
-
-def require_run(path: Path) -> None:
-    """Refuse what is not a run folder."""
-    if not path.exists():
-        raise PfedulError(f"There is no run at {path}; create it with 'pfedul train {path}'.")
-    if not path.is_dir():
-        raise PfedulError(f"{path} is a file, not a run folder; give another path.")
-    if not (path / LEDGER_FILE).is_file():
-        raise PfedulError(f"{path} is not a pfedul run folder (it has no {LEDGER_FILE}).")
-
-
-def refuse_unusable(path: Path) -> None:
-    """Refuse a place where no new run can be made."""
-    if path.is_file():
-        raise PfedulError(f"{path} is a file, not a run folder; give another path.")
-    if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
-        known = (path / LEDGER_FILE).is_file()
-        raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
-    if path == Path.cwd():
-        raise PfedulError("A run needs a folder of its own; give the name of a new one.")
-
-
-_BEFORE_A_RUN = {
-    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
-}
-"""A deployment, and what a process left that was killed while it moved a new run beside it."""
-
-_HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
-_NOT_EMPTY = "{} is not empty and not a run; give another path."
-
-
-def _claim(draft: Path, path: Path) -> None:
-    if (path / DEPLOYMENT).is_dir():
-        _move_beside_deployment(draft, path)
-        return
-    try:
-        draft.rename(path)
-    except OSError as error:
-        if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
-            raise
-        raise PfedulError(_HOLDS_A_RUN.format(path)) from None
-
-
-def _move_beside_deployment(draft: Path, path: Path) -> None:
-    """Entry by entry, the ledger last: without it the folder is not yet a run."""
-    if (path / LEDGER_FILE).exists():
-        raise PfedulError(_HOLDS_A_RUN.format(path))
-    last = [LOCK_FILE, LEDGER_FILE]  # while it has its lock, a draft that is left is swept away
-    entries = sorted(
-        draft.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1
-    )
-    for entry in entries:
-        if (path / entry.name).is_dir():
-            shutil.rmtree(path / entry.name)
-        os.replace(entry, path / entry.name)
-    draft.rmdir()
-    sync(path)
-
-
-def _sweep_drafts(path: Path) -> None:
-    """Remove what a process left that was killed while it created this run."""
-    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        with suppress(OSError, PfedulError):
-            _take_lock(draft, create=False).close()
-            shutil.rmtree(draft)
-
-
-def _write_draft(
-    draft: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
-) -> IO[str]:
-    lock = _take_lock(draft)
-    (draft / SETTINGS_FILE).write_text(settings, encoding="utf-8")
-    statements = list(rows)
-    for name, content in tensors.items():
-        data = encode(content)
-        (draft / name).parent.mkdir(parents=True, exist_ok=True)
-        (draft / name).write_bytes(data)
-        statements.append(insert("files", path=name, sha256=digest(data), bytes=len(data)))
-    ledger = Ledger.create(draft / LEDGER_FILE)
-    ledger.write(statements)
-    ledger.close()
-    _sync_tree(draft)
-    return lock
-
-
-def _take_lock(path: Path, *, create: bool = True) -> IO[str]:
-    """The lock lasts as long as the file is open: a killed process leaves none behind."""
-    file = (path / LOCK_FILE).open("a+" if create else "r+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        owner = file.read().strip()
-        file.close()
-        who = f"Another process (pid {owner})" if _is_alive(owner) else "Another process"
-        raise PfedulError(f"{who} is at work on {path}; wait until it has ended.") from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
-
-
-def _is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _sync_tree(folder: Path) -> None:
-    for root, _, files in os.walk(folder):
-        for file in files:
-            sync(Path(root) / file)
-        sync(Path(root))
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the entries of a folder, outlast a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def own_errors(path: Path) -> Iterator[None]:
-    """The operating system's refusals, as sentences."""
-    try:
-        yield
-    except PermissionError as error:
-        raise Hindrance(f"No permission to write {error.filename or path}.") from None
-    except OSError as error:
-        raise Hindrance(
-            f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
-        ) from None
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C within the block takes effect after it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: caught.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if caught:
-            signal.raise_signal(signal.SIGINT)

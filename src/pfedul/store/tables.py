@@ -1,18 +1,15 @@
-"""The ledger rows of what happens in a federation."""
+"""Rows of the ledger: what is written about clients, rounds and evaluations."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from pfedul.base.tensorfile import digest
+from pfedul.data import ClientData, fingerprint
 from pfedul.evaluation import Evaluation
-from pfedul.member import Member
-from pfedul.server.round import Refusal, RoundResult
-from pfedul.settings import Settings, fixed
-from pfedul.store.ledger import Statement, insert
+from pfedul.protocol import Refusal, RoundResult
+from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.version import __version__
 
 
@@ -27,16 +24,6 @@ def run_rows() -> list[Statement]:
         insert("meta", key="created_at", value=now()),
         insert("meta", key="pfedul", value=__version__),
     ]
-
-
-def settings_row(settings: Settings) -> Statement:
-    """What may not change, so that a configuration edited by hand is noticed."""
-    return insert("meta", key="settings_sha256", value=settings_digest(settings))
-
-
-def settings_digest(settings: Settings) -> str:
-    """SHA-256 of the settings that a later call may not change."""
-    return digest(json.dumps(fixed(settings), sort_keys=True).encode())
 
 
 def client_row(member: Member, joined_round: int) -> Statement:
@@ -105,3 +92,25 @@ def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
         )
         for client, score in evaluation.clients.items()
     ]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A client as the ledger knows it; its data themselves may be elsewhere."""
+
+    client: str
+    train_samples: int
+    test_samples: int
+    data_sha256: str
+
+
+def member_of(client: str, data: ClientData) -> Member:
+    """A client whose data are at hand."""
+    return Member(client, len(data.train), len(data.test), fingerprint(data))
+
+
+def read_members(ledger: Ledger) -> dict[str, Member]:
+    """Everybody who takes part."""
+    columns = "client, train_samples, test_samples, data_sha256"
+    rows = ledger.rows(f"SELECT {columns} FROM clients WHERE status = 'active' ORDER BY client")
+    return {row["client"]: Member(**row) for row in rows}

@@ -15,7 +15,7 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 from rich.text import Text
 
-from pfedul.base.text import counted
+from pfedul.base.text import counted, human_bytes
 from pfedul.compare.words import (
     NO_RESULT,
     OWN_BASE_NOTE,
@@ -28,11 +28,11 @@ from pfedul.compare.words import (
     verdict_words,
     verdicts_of,
 )
-from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, human_bytes, line
+from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, line
 
 if TYPE_CHECKING:
     from pfedul.compare.comparing import OnCell
-    from pfedul.unlearn.removal import OnStage
+    from pfedul.protocol import OnStage
 
 Json = Mapping[str, Any]
 Rows = Sequence[Mapping[str, str]]

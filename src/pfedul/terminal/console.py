@@ -17,19 +17,25 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
 from pfedul.federation import Progress
 
 WIDTH_OF_FILES = 120
 
+
 for stream in (sys.stdout, sys.stderr):
     if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a bar shows a mark
         stream.reconfigure(errors="replace")
 
+
 console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+
 error_console = Console(stderr=True, highlight=False)
 
+
 SECONDS_BETWEEN_LINES = 2.0
+
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -208,19 +214,6 @@ def sparkline(values: list[float], width: int = 40) -> str:
     low, high = min(chosen), max(chosen)
     scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BLOCKS[round((value - low) * scale)] for value in chosen)
-
-
-def human_bytes(size: float) -> str:
-    """A size that people can read.
-
-    >>> human_bytes(123), human_bytes(4_500_000)
-    ('123 B', '4.5 MB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError("unreachable")
 
 
 def evaluation_data(found: Evaluation) -> dict[str, Any]:

@@ -11,16 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from pfedul.terminal.console import (
-    SECONDS_BETWEEN_LINES,
-    console,
-    error_console,
-    human_bytes,
-    line,
-    table,
-)
+from pfedul.base.text import human_bytes
+from pfedul.protocol import OnStage
+from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, line, table
 from pfedul.unlearn.pfedul.plan import Plan
-from pfedul.unlearn.removal import OnStage
 
 _COLOURS = (17, 18, 19, 26, 32, 38, 44, 50, 86, 122)
 """Ten terminal colours from dark blue to light green, even in brightness."""

@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
-from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.result import Plan
 
 if TYPE_CHECKING:
     from pfedul.unlearn.context import Work
-
-
-class MethodFailed(PfedulError):
-    """A method came to no usable result; the run is as it was."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pfedul.errors import PfedulError
-from pfedul.records.registry import RECORDS, record_names
+from pfedul.records import RECORDS, record_names
 from pfedul.store.requests import forgotten
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.context import Work

@@ -19,13 +19,13 @@ from torch import Generator
 from pfedul.at_client import with_extra
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, size_in_bytes
-from pfedul.client import Reply, Task
-from pfedul.errors import Hindrance
+from pfedul.errors import Hindrance, MethodFailed
+from pfedul.protocol import Refusal, Reply, Task
 from pfedul.records.uploads import last_upload
-from pfedul.server.round import Refusal, StreamingMean, check_layout, is_finite
-from pfedul.store.store import INIT_FILE
+from pfedul.server.checks import check_layout, is_finite
+from pfedul.server.mean import StreamingMean
+from pfedul.store.paths import INIT_FILE
 from pfedul.store.tables import refusal_rows
-from pfedul.unlearn.base import MethodFailed
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.outcome import StageCost
 

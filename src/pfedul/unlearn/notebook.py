@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,11 @@ import torch
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.store.store import UNLEARNING, own_errors, sync
+from pfedul.store.folder import own_errors, sync
+from pfedul.store.paths import UNLEARNING
 
 Facts = dict[str, Any]
+
 
 _PATIENCE = 20.0
 """A state is saved when so many times as long has passed as saving one takes."""
@@ -71,10 +72,3 @@ class Notebook:
 
 
 _FACTS = "(facts)"
-
-
-def clear_notes(run: Path) -> None:
-    """Remove all notes of a run."""
-    with own_errors(run):
-        if (run / UNLEARNING).exists():
-            shutil.rmtree(run / UNLEARNING)

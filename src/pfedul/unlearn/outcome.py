@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from pfedul.audit.metrics import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
+from pfedul.evaluation import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
 
 EVALUATION, ERASURE = "evaluation", "erasure"
 """Stages that are no part of a method: one measures what it did to accuracies, and the other

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pfedul.errors import PfedulError
+from pfedul.records import RECORDS
 from pfedul.records.base import kind_of
-from pfedul.records.registry import RECORDS
 from pfedul.unlearn.context import Work
 
 

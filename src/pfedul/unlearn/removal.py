@@ -9,7 +9,7 @@ tensors ends with the same bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,39 +17,32 @@ from typing import TYPE_CHECKING, Any
 
 from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors, norm
-from pfedul.client import MEASURING, MEASURING_CPU, Reply, Task, one_thread
+from pfedul.base.threads import one_thread
 from pfedul.clusters.layout import doomed_cluster_files
-from pfedul.errors import Hindrance, PfedulError
+from pfedul.errors import Hindrance, MethodFailed, PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.personalization.recalibration import shared_statistics
+from pfedul.protocol import MEASURING, MEASURING_CPU, OnStage, Refusal, Reply, Task
+from pfedul.records import RECORDS
 from pfedul.records.base import Erasure
-from pfedul.records.registry import RECORDS
-from pfedul.server.round import Refusal, StreamingMean, check_personal
+from pfedul.server.checks import check_personal
+from pfedul.server.mean import StreamingMean
 from pfedul.store import requests as ledger_of
-from pfedul.store.copies import doomed_folders
+from pfedul.store.copies import clear_notes, doomed_folders
+from pfedul.store.folder import uninterrupted
+from pfedul.store.paths import INIT_FILE, REPORTS, SHARED_FILE, held_file, personal_file
 from pfedul.store.requests import Request
-from pfedul.store.store import (
-    INIT_FILE,
-    REPORTS,
-    SHARED_FILE,
-    held_file,
-    personal_file,
-    uninterrupted,
-)
 from pfedul.store.tables import now, refusal_rows
-from pfedul.unlearn.base import Method, MethodFailed, Result
+from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.notebook import Notebook, clear_notes
+from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import ERASURE, EVALUATION, Costs, Outcome, added
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
-
-OnStage = Callable[[str, int, int], None]
-"""Told of progress: the stage, how many clients of it are done, how many there are."""
 
 
 @dataclass

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from pfedul.client import Task
 from pfedul.errors import PfedulError
+from pfedul.protocol import Task
 from pfedul.records.fisher_on_disk import StoredFisher
 from pfedul.unlearn.pfedul.method import why_no_fisher
 from pfedul.unlearn.pfedul.scores import layer_scores

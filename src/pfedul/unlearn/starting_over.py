@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pfedul.errors import MethodFailed
 from pfedul.run.retrained import Recipe
-from pfedul.server.round import NOT_FINITE, MeanOverflows, TooFewReplies
-from pfedul.store.store import INIT_FILE
-from pfedul.unlearn.base import MethodFailed, Result
+from pfedul.server.checks import NOT_FINITE
+from pfedul.server.round import MeanOverflows, TooFewReplies
+from pfedul.store.paths import INIT_FILE
+from pfedul.unlearn.base import Result
 from pfedul.unlearn.context import Work
 
 if TYPE_CHECKING:

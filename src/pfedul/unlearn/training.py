@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pfedul.at_client.kind import Done
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.personalization.base import Job, LocalTraining
 from pfedul.personalization.local import Loss, frozen, run_sgd
+from pfedul.protocol import Done
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from pfedul.audit.ask.samples import Exam, View
 from pfedul.audit.ask.surfaces import SURFACES, Surface, Views
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.state import State
-from pfedul.audit.threads import one_core
 from pfedul.base.randomness import numpy_generator
 from pfedul.base.tensors import Tensors, load_tensors
-from pfedul.client import Workbench
+from pfedul.base.threads import one_core
 from pfedul.data.samples import TensorSamples
-from pfedul.unlearn.removal import OnStage
+from pfedul.protocol import OnStage, Workbench
 
 
 @dataclass(frozen=True, eq=False)

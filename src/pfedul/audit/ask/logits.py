@@ -16,9 +16,10 @@ from torch import nn
 
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
-from pfedul.client import Workbench, one_thread
+from pfedul.base.threads import one_thread
 from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.local import FORWARD_BATCH, head_inputs
+from pfedul.protocol import Workbench
 from pfedul.split import head_of
 
 Logits = NDArray[np.float64]

@@ -25,9 +25,9 @@ from pfedul.audit.ask.samples import Exam, View, labels, together
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.state import State
 from pfedul.base.tensors import Tensors, load_tensors
-from pfedul.client import Workbench
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
+from pfedul.protocol import Workbench
 from pfedul.split import head_of
 
 Views = tuple[View, ...]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from pfedul.audit.attacks.arrays import logits_and_labels
 from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import clopper_pearson
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 TRIGGER_SUCCESS = Metric(

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 
 
 @dataclass(frozen=True)

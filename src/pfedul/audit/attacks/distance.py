@@ -18,7 +18,7 @@ from pfedul.audit.attacks.arrays import Array, finite
 from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.attacks.signals import log_softmax
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 KL_FROM_ORACLE = Metric(

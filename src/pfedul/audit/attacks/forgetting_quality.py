@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from pfedul.audit.attacks.arrays import Array, two_model_sets
 from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 FORGETTING = Metric(

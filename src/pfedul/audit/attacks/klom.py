@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
 from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 KLOM = Metric(

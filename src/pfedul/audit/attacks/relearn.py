@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import probabilities
 from pfedul.audit.attacks.base import Attack
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 EPOCHS_SAVED = Metric(

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from pfedul.audit.attacks.arrays import Array, finite
 from pfedul.audit.attacks.base import Figure
 from pfedul.audit.attacks.intervals import Interval, clopper_pearson, stratified_bootstrap
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 AUC = Metric(

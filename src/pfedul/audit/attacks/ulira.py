@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from pfedul.audit.attacks.arrays import Array, two_model_sets
 from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.base.randomness import numpy_generator
 
 ACCURACY = Metric(

@@ -21,10 +21,10 @@ from pfedul.audit.judge.distances import distances
 from pfedul.audit.judge.paired_test import Comparison
 from pfedul.audit.judge.scores import THRESHOLD
 from pfedul.audit.judge.verdict import Finding
-from pfedul.audit.metrics import Preservation, preservation
-from pfedul.audit.threads import one_core
-from pfedul.client import Workbench
-from pfedul.store.store import SETTINGS_FILE
+from pfedul.base.threads import one_core
+from pfedul.evaluation import Preservation, preservation
+from pfedul.protocol import Workbench
+from pfedul.store.paths import SETTINGS_FILE
 from pfedul.store.tables import now
 from pfedul.unlearn.outcome import Outcome
 from pfedul.version import __version__

@@ -14,8 +14,7 @@ from pfedul.audit.ask.samples import Exam, together
 from pfedul.audit.attacks.relearn import epochs_to_return
 from pfedul.audit.relearning import relearning_curve
 from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.client import Workbench
-from pfedul.unlearn.removal import OnStage
+from pfedul.protocol import OnStage, Workbench
 
 MOST_EPOCHS = 12
 TOLERANCE = 0.01

@@ -43,7 +43,7 @@ from pfedul.audit.attacks.arrays import Array, finite, same_samples
 from pfedul.audit.attacks.base import Figure
 from pfedul.audit.attacks.intervals import Interval, freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import AUC, share_below
-from pfedul.audit.metrics import Metric
+from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
 DIFFERENCE = Metric(

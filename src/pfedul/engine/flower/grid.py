@@ -15,9 +15,8 @@ from typing import Any
 from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from pfedul.base.tensorfile import read_file
+from pfedul.base.tensorfile import as_hash, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task
 from pfedul.engine.flower.wire import (
     MESSAGE_TYPES,
     Order,
@@ -27,8 +26,7 @@ from pfedul.engine.flower.wire import (
     pack_tensors,
     size_of,
 )
-from pfedul.protocol import LocatePersonal
-from pfedul.run.personal import as_hash
+from pfedul.protocol import LocatePersonal, Reply, Task
 
 POLL_SECONDS = 0.5
 

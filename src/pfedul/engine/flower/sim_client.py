@@ -19,11 +19,12 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from pfedul.base.tensors import Tensors
-from pfedul.client import Scratch, Workbench, perform
+from pfedul.client import Scratch, perform
 from pfedul.engine.flower.wire import MESSAGE_TYPES, open_order, pack_reply, pack_words
 from pfedul.engine.messages import Setup
 from pfedul.engine.sharedbuffer import Layout, Place, SharedBuffer
 from pfedul.engine.worker import failure, set_up
+from pfedul.protocol import Workbench
 
 if TYPE_CHECKING:
     from ray import ObjectRef

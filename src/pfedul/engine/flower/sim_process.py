@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
-from pfedul.client import Reply, Task
 from pfedul.engine.messages import Failure, Setup
 from pfedul.engine.processes import as_error, worker_environment
 from pfedul.errors import PfedulError
+from pfedul.protocol import Reply, Task
 
 START_SECONDS = 300.0
 """Ray on a busy machine takes its time; but a Ray that never gets ready must not hang a run."""

@@ -14,7 +14,6 @@ import torch
 
 from pfedul.base.tensorfile import decode, encode
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task, Workbench
 from pfedul.engine.flower.extra import require_flower
 from pfedul.engine.flower.sim_process import (
     Job,
@@ -30,7 +29,7 @@ from pfedul.engine.flower.sim_process import (
 from pfedul.engine.messages import Setup, detach_data
 from pfedul.engine.processes import pickle_bench
 from pfedul.engine.sharedbuffer import SharedBuffer
-from pfedul.protocol import LocatePersonal
+from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 
 
 class FlowerSimulationEngine:

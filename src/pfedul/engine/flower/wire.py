@@ -16,8 +16,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from pfedul.base.tensorfile import decode, encode
 from pfedul.base.tensors import Tensors
-from pfedul.client import Reply, Task
 from pfedul.personalization import Recalibration
+from pfedul.protocol import Reply, Task
 
 MESSAGE_TYPES = {
     "fit": "train.fit",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfedul.errors import PfedulError
-from pfedul.store.store import DEPLOYMENT, LEDGER_FILE, own_errors
+from pfedul.store.folder import own_errors
+from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE
 
 SUPERLINK = "superlink"
 """Name of the server's process; every other process bears the name of its client."""

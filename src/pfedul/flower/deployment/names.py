@@ -9,8 +9,8 @@ from pfedul.data.client_ids import check_ids, numbered_ids
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
 from pfedul.store.ledger import Ledger
+from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.requests import forgotten
-from pfedul.store.store import LEDGER_FILE
 
 DEFAULT_NODES = 3
 

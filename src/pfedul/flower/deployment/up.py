@@ -29,7 +29,7 @@ from pfedul.flower.deployment.layout import SUPERLINK, Layout, alone, new_layout
 from pfedul.flower.deployment.names import node_names
 from pfedul.flower.deployment.processes import end, last_line, require_proc, start
 from pfedul.flower.deployment.record import Record, new_token, read_record, write_record
-from pfedul.store.store import own_errors
+from pfedul.store.folder import own_errors
 
 DEADLINE = 60.0
 _POLL = 0.25

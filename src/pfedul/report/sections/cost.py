@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pfedul.base.text import MISSING, counted, number
+from pfedul.base.text import MISSING, counted, human_bytes, number
 from pfedul.report.blocks import Block, Section, Table, Text
 from pfedul.report.view import View
-from pfedul.terminal.console import human_bytes
 
 
 def cheaper(view: View) -> float | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pfedul.base.text import joined, moment, sentence
+from pfedul.base.text import human_bytes, joined, moment, sentence
 from pfedul.report.blocks import Block, Facts, Heading, Items, Section, Table, Text
 from pfedul.report.view import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, View
-from pfedul.terminal.console import human_bytes
 
 
 def request_section(view: View) -> Section:

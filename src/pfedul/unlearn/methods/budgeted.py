@@ -20,12 +20,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pfedul.client import Task
 from pfedul.errors import PfedulError
 from pfedul.personalization.local import count_batches
+from pfedul.protocol import RoundResult, Task
 from pfedul.run.retrained import open_recipe
-from pfedul.server.round import RoundResult, check_personal, run_round
-from pfedul.store.store import SHARED_FILE
+from pfedul.server.checks import check_personal
+from pfedul.server.round import run_round
+from pfedul.store.paths import SHARED_FILE
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
-from pfedul.server.round import StreamingMean
+from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.recorded import require_record

@@ -26,7 +26,7 @@ from pfedul.at_client import SharedTraining
 from pfedul.base.tensors import Tensors, norm
 from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
-from pfedul.server.round import StreamingMean
+from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero

@@ -25,7 +25,7 @@ from torch import Tensor
 from pfedul.at_client import SharedTraining
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import flat, orthogonal_part, unflat
-from pfedul.server.round import StreamingMean
+from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero, require_not_negative

@@ -21,7 +21,7 @@ from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import first_round, last_checkpoint
 from pfedul.errors import PfedulError
-from pfedul.store.store import checkpoint_file
+from pfedul.store.paths import checkpoint_file
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import cosine, flat
-from pfedul.client import Workbench
 from pfedul.errors import PfedulError
+from pfedul.protocol import Workbench
 from pfedul.split import is_normalisation
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work

@@ -29,10 +29,10 @@ from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.base.vectors import square_distance
 from pfedul.errors import PfedulError
-from pfedul.records.residual import round_residual
+from pfedul.records.base import round_residual
 from pfedul.run.assembly import reseeded
-from pfedul.server.round import StreamingMean
-from pfedul.store.store import SHARED_FILE
+from pfedul.server.mean import StreamingMean
+from pfedul.store.paths import SHARED_FILE
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.limits import require_above_zero

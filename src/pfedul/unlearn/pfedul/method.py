@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
 from pfedul.records.fisher_on_disk import StoredFisher
-from pfedul.store.store import INIT_FILE
+from pfedul.store.paths import INIT_FILE
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.context import Work
 from pfedul.unlearn.pfedul.plan import Plan, plan_removal

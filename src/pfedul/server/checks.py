@@ -1,0 +1,204 @@
+"""Checks on replies: layout, figures, finite values, length of the update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pfedul.base.tensorfile import is_digest
+from pfedul.base.tensors import Tensors
+from pfedul.protocol import Reply
+
+NOT_FINITE = "not finite"
+"""In the reason of every refusal of numbers that training which diverges ends with."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a reply must look like before it may touch anything.
+
+    `held` says that clients keep their personal tensors, and reply with a hash of them.
+    """
+
+    shared: Mapping[str, Tensor]
+    personal: Mapping[str, Tensor]
+    parameters: frozenset[str]
+    samples: Mapping[str, int]
+    held: bool = False
+    max_update_norm: float | None = None
+    min_replies: int = 1
+
+
+def check_reply(
+    reply: Reply, rules: Rules, shared: Tensors, asked: str
+) -> tuple[str | None, float]:
+    """Why a reply must be refused (None if it need not be), and the norm of its update.
+
+    A reply can be anything at all, so whatever goes wrong in looking at it is a reason.
+    """
+    try:
+        reason = (
+            reply.failure
+            or _check_sender(reply, rules, asked)
+            or check_layout("shared", reply.shared, rules.shared)
+            or check_layout("personal", reply.personal, rules.personal)
+            or _check_held(reply, rules)
+            or _check_finite(reply, checked_by_norm=rules.parameters)
+        )
+        norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
+        reason = reason or _check_norm(norm, rules)
+        return reason or _check_buffers(reply.shared, rules, shared), norm
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})", math.nan
+
+
+def check_personal(
+    reply: Reply, rules: Rules, asked: str, statistics: Mapping[str, Tensor]
+) -> str | None:
+    """Why a reply that brings no update must be refused, if it must be.
+
+    `statistics` are the shared tensors that it has to bring: re-estimated ones, or none.
+    """
+    try:
+        return (
+            reply.failure
+            or _check_sender(reply, rules, asked)
+            or check_layout("shared", reply.shared, statistics)
+            or check_layout("personal", reply.personal, rules.personal)
+            or _check_held(reply, rules)
+            or _check_finite(reply)
+            or _check_buffers(reply.shared, replace(rules, max_update_norm=None), statistics)
+            or (_check_accuracy(reply) if "accuracy" in reply.metrics else None)
+        )
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})"
+
+
+def _check_norm(norm: float, rules: Rules) -> str | None:
+    if not math.isfinite(norm):
+        return f"its shared tensors have values that are {NOT_FINITE}"
+    if rules.max_update_norm is not None and norm > rules.max_update_norm:
+        return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}"
+    return None
+
+
+def _check_buffers(got: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
+    """What no honest client sends: negative variances, counters that leap, statistics far away."""
+    buffers = {name: tensor for name, tensor in got.items() if name not in rules.parameters}
+    for name, tensor in buffers.items():
+        if name.endswith("running_var") and tensor.numel() and float(tensor.min()) < 0:
+            return f"shared tensor '{name}' has a negative variance"
+        if not tensor.is_floating_point() and not _counts_on(before[name], tensor):
+            return f"shared tensor '{name}' is no counter that goes on from the last round"
+    return None if rules.max_update_norm is None else _check_drift(buffers, rules, before)
+
+
+def _check_drift(buffers: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
+    """Statistics of honest clients move further than weights, but not without bound."""
+    floating = frozenset(n for n, tensor in buffers.items() if tensor.is_floating_point())
+    limit = DRIFT * (rules.max_update_norm or math.inf)
+    drift = update_norm({name: before[name] for name in floating}, buffers, floating)
+    return None if drift <= limit else f"its statistics moved by {drift:.4g}, above {limit:.4g}"
+
+
+DRIFT = 100.0
+"""How many times as far as weights statistics may move where the length of updates is limited."""
+
+
+def _counts_on(before: Tensor, after: Tensor) -> bool:
+    change = after.to(torch.int64) - before.to(torch.int64)
+    return not change.numel() or bool(((change >= 0) & (change < LARGEST_COUNT)).all())
+
+
+LARGEST_COUNT = 2**40
+"""More batches than any client trains on in a round."""
+
+
+def _check_sender(reply: Reply, rules: Rules, asked: str) -> str | None:
+    known = rules.samples.get(reply.client)
+    if known is None:
+        return "this client is not part of the federation"
+    if reply.client != asked:
+        return f"the reply is in the name of {reply.client}"
+    if type(reply.samples) is not int or reply.samples != known:
+        return f"reports {reply.samples} samples where {known} are registered"
+    return None
+
+
+def check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str | None:
+    """Why tensors are not of the names, shapes and types that they should be, if they are not."""
+    if got.keys() != wanted.keys():
+        odd = sorted(got.keys() ^ wanted.keys())[0]
+        return f"{part} tensor '{odd}' is {'unknown' if odd in got else 'missing'}"
+    for name, tensor in wanted.items():
+        if got[name].shape != tensor.shape:
+            return f"{part} tensor '{name}' has shape {tuple(got[name].shape)}"
+        if got[name].dtype != tensor.dtype:
+            return f"{part} tensor '{name}' has type {got[name].dtype}"
+        if got[name].layout != torch.strided or got[name].device.type != "cpu":
+            return f"{part} tensor '{name}' is not an ordinary tensor in memory"
+    return None
+
+
+def _check_held(reply: Reply, rules: Rules) -> str | None:
+    if not rules.held:
+        return None if reply.held is None else "it keeps personal tensors that belong here"
+    if not is_digest(reply.held):
+        return "it does not say which personal tensors it holds"
+    return None
+
+
+def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
+    """Why the figures of an evaluation must be refused, if they must be."""
+    try:
+        if reply.failure or reply.client != asked:
+            return reply.failure or f"the reply is in the name of {reply.client}"
+        if type(reply.samples) is not int or reply.samples != samples:
+            return f"reports {reply.samples} samples where {samples} are registered"
+        return _check_accuracy(reply)
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})"
+
+
+def _check_accuracy(reply: Reply) -> str | None:
+    accuracy, loss = float(reply.metrics["accuracy"]), float(reply.metrics["loss"])
+    sound = 0 <= accuracy <= 1 and not math.isnan(loss)
+    return None if sound else f"reports accuracy {accuracy} and loss {loss}"
+
+
+def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | None:
+    """`checked_by_norm`: shared tensors whose norm will show what is not finite, in one pass."""
+    shared = {name: t for name, t in reply.shared.items() if name not in checked_by_norm}
+    for part, tensors in (("shared", shared), ("personal", reply.personal)):
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not is_finite(tensor):
+                return f"{part} tensor '{name}' has values that are {NOT_FINITE}"
+    if not math.isfinite(reply.metrics.get("loss", math.nan)):
+        return f"its loss is {NOT_FINITE}"
+    return None
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether neither NaN nor infinity is in a tensor."""
+    # A sum in double precision cannot overflow from finite single-precision
+    # values, and NaN or infinity cannot hide in it: one pass and no mask.
+    if tensor.dtype == torch.float64:
+        return bool(torch.isfinite(tensor).all())
+    return math.isfinite(float(tensor.sum(dtype=torch.float64)))
+
+
+def update_norm(before: Tensors, after: Tensors, parameters: frozenset[str]) -> float:
+    """Euclidean length of a client's update, over parameters only: statistics are no update."""
+    return math.hypot(*(_length(before[n] - after[n]) for n in before if n in parameters))
+
+
+def _length(change: Tensor) -> float:
+    # Double precision costs three times as much and is only needed for huge values.
+    length = float(torch.linalg.vector_norm(change))
+    if math.isfinite(length):
+        return length
+    return float(torch.linalg.vector_norm(change, dtype=torch.float64))

@@ -1,0 +1,61 @@
+"""The weighted mean of replies that arrive one by one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pfedul.base.tensors import Tensors, pieces
+
+
+class StreamingMean:
+    """The weighted mean of tensors that come one after the other.
+
+    Floating tensors are summed in double precision. Integer tensors are counters
+    (BatchNorm's `num_batches_tracked`): their mean has no meaning and would not
+    be whole, so the largest is kept.
+    """
+
+    def __init__(self, like: Tensors) -> None:
+        self._like = like
+        self._sums: Tensors = {}
+        self._weight = 0
+
+    def add(self, tensors: Tensors, weight: int) -> None:
+        for name, tensor in tensors.items():
+            if not tensor.is_floating_point():
+                self._keep_largest(name, tensor)
+            elif name in self._sums:
+                _add_weighted(self._sums[name], tensor, weight)
+            else:
+                self._sums[name] = tensor.to(torch.float64, copy=True).mul_(weight)
+        self._weight += weight
+
+    def _keep_largest(self, name: str, tensor: Tensor) -> None:
+        known = self._sums.get(name)
+        self._sums[name] = tensor.clone() if known is None else torch.maximum(known, tensor)
+
+    def result(self) -> Tensors:
+        """The mean; nothing can be added after it."""
+        means = {}
+        for name, like in self._like.items():
+            total = self._sums[name]
+            mean = total.div_(self._weight) if total.is_floating_point() else total
+            means[name] = mean.to(like.dtype)
+        return means
+
+
+def _add_weighted(total: Tensor, tensor: Tensor, weight: int) -> None:
+    """total += weight * tensor, converted to double precision piece by piece.
+
+    In pieces that stay in the processor's cache this takes less than half the time
+    of torch's own addition of two types.
+    """
+    piece = torch.empty(_PIECE, dtype=total.dtype)
+    for into, part in pieces(total, tensor, size=_PIECE):
+        wide = piece[: len(part)]
+        wide.copy_(part)
+        into.add_(wide, alpha=weight)
+
+
+_PIECE = 1 << 15
