@@ -11,16 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pfedul.unlearn.pfedul.corrections import one_pass
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.bounded import (
-    add_clipped,
-    bound_of,
-    directed,
-    empty_steps,
-    require_clip,
-    scale_and_limit,
-)
+from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of, require_clip
 
 
 @dataclass(frozen=True)
@@ -38,13 +30,8 @@ class PaperOptions:
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:
     """A step along the direction of Eq. 10, clipped entry by entry."""
-    bound = bound_of(view, options.clip)
-    scale, limit = scale_and_limit(options.step * view.score * view.unit, bound)
-    if one_pass.fits(view):
-        return one_pass.add_clipped(view, scale, limit)
-    steps = empty_steps(view)
-    walks = {name: directed(view, steps, name) for name in steps}
-    return add_clipped(view, steps, walks, scale, limit)
+    scale = options.step * view.score * view.unit
+    return add_clipped(view, scale, bound_of(view, options.clip))
 
 
 PAPER = Correction(
