@@ -406,7 +406,7 @@ class Federation:
         return result
 
     def _recorder(self, number: int) -> RoundRecorder:
-        keeping = Keeping(self.store, self.settings, self.bench.split)
+        keeping = Keeping(self.store, self.settings.recording, self.bench.split)
         return RoundRecorder(keeping, record_names(self.settings.record), number, self.shared)
 
     def compute_round(

@@ -22,6 +22,7 @@ from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS, LocalTraining
 from pfedul.protocol import ENGINES
 from pfedul.records import canonical_records
+from pfedul.records.base import RecordOptions
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.paths import SETTINGS_FILE
 
@@ -121,6 +122,18 @@ class Settings:
     def __post_init__(self) -> None:
         check_options(self, also_allowed=(OWN,))
         object.__setattr__(self, "record", canonical_records(self.record))
+
+    @property
+    def recording(self) -> RecordOptions:
+        """The part that records need."""
+        return RecordOptions(
+            fisher_beta=self.fisher_beta,
+            fisher_noise=self.fisher_noise,
+            psi_epsilon=self.psi_epsilon,
+            psi_sigma=self.psi_sigma,
+            psi_delta=self.psi_delta,
+            seed=self.seed,
+        )
 
     @property
     def training(self) -> LocalTraining:
