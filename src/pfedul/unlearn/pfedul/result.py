@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pfedul.base.options import check_options, option
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
@@ -15,53 +16,42 @@ from pfedul.unlearn.pfedul.corrections import CORRECTIONS
 class PlanOptions:
     """What to choose and how to correct it; the defaults are the paper's.
 
-    `correction` is in the one-line form: `trust-region:clip=0.1,toward=init`.
-    `at_least` layers are chosen, however few are above the threshold.
-    `fisher_noise` blurs every client's Fisher before it is read.
-
-    Ablations: `scores="uniform"` (without attribution: every layer, all with
-    the mean score), `intensity="uniform"` (not adaptive: the chosen layers all
-    with their mean score), and `layers`: as many as are high, but the "low" or
-    "random" ones, or "all" layers with their own scores.
+    `scores`, `intensity` and `layers` are the paper's ablations: no attribution, the same
+    intensity for every chosen layer, and another choice of layers.
     """
 
-    alpha: float = 0.5
-    correction: str = "paper"
-    scores: str = "fisher"
-    intensity: str = "adaptive"
-    layers: str = "high"
-    at_least: int = 0
-    fisher_noise: float = 0.0
-    seed: int = 0
+    alpha: float = option(0.5, "a layer is chosen above mean + alpha * deviation", at_least=0)
+    correction: str = option(
+        "paper", "how chosen layers are corrected, with its options", registry=CORRECTIONS
+    )
+    scores: str = option(
+        "fisher",
+        "'uniform': every layer is corrected, with the mean score",
+        choices=("fisher", "uniform"),
+    )
+    intensity: str = option(
+        "adaptive",
+        "'uniform': the chosen layers are corrected with their mean score",
+        choices=("adaptive", "uniform"),
+    )
+    layers: str = option(
+        "high",
+        "as many 'low' or 'random' layers as are high, or 'all' with their own scores",
+        choices=("high", "low", "random", "all"),
+    )
+    at_least: int = option(0, "number of layers to choose at least", at_least=0)
+    fisher_noise: float = option(
+        0.0, "noise on every client's Fisher as it is read, relative to its size", at_least=0
+    )
+    seed: int = option(0, "seed of random layers and of the noise", at_least=0)
 
     def __post_init__(self) -> None:
-        CORRECTIONS.parse(self.correction)
-        for option, allowed in _ALLOWED.items():
-            _require_choice(option, getattr(self, option), allowed)
-        for option in ("alpha", "at_least", "fisher_noise"):
-            _require_from_zero(option, getattr(self, option))
+        check_options(self)
         if self.scores == "uniform" and self.layers in {"low", "random"}:
             raise PfedulError(
-                f"scores='uniform' corrects every layer, so that layers='{self.layers}' has "
+                f"scores='uniform' corrects every layer, so layers='{self.layers}' has "
                 "nothing to choose; leave out one of the two."
             )
-
-
-_ALLOWED = {
-    "scores": ("fisher", "uniform"),
-    "intensity": ("adaptive", "uniform"),
-    "layers": ("high", "low", "random", "all"),
-}
-
-
-def _require_choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise PfedulError(f"{option} must be one of {', '.join(allowed)}, not '{value}'.")
-
-
-def _require_from_zero(option: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise PfedulError(f"{option} must be a number from 0 up, not {value}.")
 
 
 @dataclass(frozen=True)
@@ -123,13 +113,12 @@ class Plan:
             "target": list(self.targets),
             "threshold": self.threshold,
             "layers": [_layer_as_json(layer) for layer in self.layers],
-            "correction": CORRECTIONS.canonical(self.options.correction),
+            "correction": self.options.correction,
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        correction = CORRECTIONS.canonical(self.options.correction)
-        title = f"Plan to forget {', '.join(self.targets)} with {correction}"
+        title = f"Plan to forget {', '.join(self.targets)} with {self.options.correction}"
         rows = [_HEADINGS, *(self._row(layer) for layer in self.layers)]
         notes = [f"Note: {note}." for note in self.notes]
         return "\n".join([title, *_aligned(rows), f"threshold {self.threshold:.4g}", *notes])

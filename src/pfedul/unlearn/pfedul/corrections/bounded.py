@@ -15,12 +15,6 @@ from pfedul.base.tensors import Tensors
 from pfedul.unlearn.pfedul.corrections.base import Corrected, LayerView
 
 
-def require_clip(clip: float) -> None:
-    """For `__post_init__` of options: the registry turns the ValueError into a user's sentence."""
-    if not 0 < clip < math.inf:
-        raise ValueError(f"clip must be a number above 0, not {clip}")
-
-
 def bound_of(view: LayerView, clip: float) -> float:
     """delta_l of Eq. 11: clip * ||theta_l||_2 / sqrt(d_l)."""
     return clip * view.norm / math.sqrt(max(1, view.entries))

@@ -8,24 +8,22 @@ small that nothing moves.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from pfedul.base.options import check_options, option
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of, require_clip
+from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of
 
 
 @dataclass(frozen=True)
 class PaperOptions:
-    """`step`: eta_u of Eq. 9; `clip`: gamma of Eq. 11."""
+    """The step size of Eq. 9 and the bound of Eq. 11."""
 
-    step: float = 0.1
-    clip: float = 0.01
+    step: float = option(0.1, "step size, eta_u of Eq. 9", above=0)
+    clip: float = option(0.01, "bound relative to the layer, gamma of Eq. 11", above=0)
 
     def __post_init__(self) -> None:
-        if not 0 < self.step < math.inf:
-            raise ValueError(f"step must be a number above 0, not {self.step}")
-        require_clip(self.clip)
+        check_options(self)
 
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:

@@ -14,18 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pfedul.base.options import check_options, option
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 
 
 @dataclass(frozen=True)
 class ResetOptions:
-    """`fraction`: of the entries of a layer with a mean score that are reset."""
+    """How much of a layer is reset."""
 
-    fraction: float = 0.2
+    fraction: float = option(
+        0.2, "fraction of the entries of a layer with the mean score", above=0, at_most=1
+    )
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be above 0 and at most 1, not {self.fraction}")
+        check_options(self)
 
 
 def correct(view: LayerView, options: ResetOptions) -> Corrected:

@@ -11,27 +11,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pfedul.base.options import check_options, option
 from pfedul.base.tensors import square_sum
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.bounded import (
-    add_clipped,
-    bound_of,
-    direction,
-    require_clip,
-)
+from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of, direction
 
 
 @dataclass(frozen=True)
 class TrustRegionOptions:
-    """`clip`: gamma of Eq. 11; `toward`: away (from the initial weights, as printed) or init."""
+    """The bound of Eq. 11 and the sign of the direction."""
 
-    clip: float = 0.01
-    toward: str = "away"
+    clip: float = option(0.01, "bound relative to the layer, gamma of Eq. 11", above=0)
+    toward: str = option(
+        "away",
+        "'away' from the initial weights, as printed, or back to them",
+        choices=("away", "init"),
+    )
 
     def __post_init__(self) -> None:
-        require_clip(self.clip)
-        if self.toward not in {"away", "init"}:
-            raise ValueError(f"toward must be away or init, not '{self.toward}'")
+        check_options(self)
 
 
 def correct(view: LayerView, options: TrustRegionOptions) -> Corrected:
