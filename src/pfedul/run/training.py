@@ -165,7 +165,7 @@ def play_round(
 
 
 def _recorder(run: Run, number: int) -> RoundRecorder:
-    keeping = Keeping(run.store, run.settings, run.bench.split)
+    keeping = Keeping(run.store, run.settings.recording, run.bench.split)
     return RoundRecorder(keeping, run.settings.records, number, run.shared)
 
 

@@ -13,7 +13,7 @@ from pfedul.store.requests import LEVEL, PENDING, Request
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
-from pfedul.unlearn.plan_options import PlanOptions
+from pfedul.unlearn.pfedul.result import PlanOptions
 
 SHORTCUTS = ("step", "clip", "fraction", "toward")
 """Options of single corrections that the command line has as options of its own."""
