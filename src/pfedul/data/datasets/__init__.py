@@ -12,5 +12,5 @@ from pfedul.data.datasets.femnist import FEMNIST
 from pfedul.data.datasets.npz import NPZ
 
 DATASETS: Registry[DatasetKind] = Registry(
-    "data set", DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, NPZ
+    "data set", DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, NPZ, group="pfedul.datasets"
 )

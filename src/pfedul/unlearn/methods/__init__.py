@@ -43,4 +43,5 @@ METHODS = Registry(
     EXCLUSION,
     ONE_MORE_ROUND,
     BUDGETED_RETRAIN,
+    group="pfedul.methods",
 )
