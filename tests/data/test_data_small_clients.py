@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pfedul.data.load import SmallClients, without_small
 from pfedul.data.partitions.base import ClientIndices
-from pfedul.data.small_clients import SmallClients, without_small
 from pfedul.errors import PfedulError
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from pfedul.data.checks import classes_up_to
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids, classes_up_to
 from pfedul.data.samples import (
     ClientData,
     DatasetSamples,

@@ -12,10 +12,8 @@ import torch
 
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind
-from pfedul.data.datasets.files import SearchPath
-from pfedul.data.datasets.images import normalised
-from pfedul.data.samples import tensor_samples
-from pfedul.data.split import stratified_split
+from pfedul.data.datasets.files import SearchPath, normalised
+from pfedul.data.samples import stratified_split, tensor_samples
 
 CLASSES = 10
 LARGEST_VALUE = 16.0

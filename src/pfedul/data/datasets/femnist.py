@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
-from pfedul.data.datasets.contents import contents
-from pfedul.data.datasets.files import Layout, SearchPath, Wanted, find
-from pfedul.data.datasets.images import normalised
+from pfedul.data.datasets.files import Layout, SearchPath, Wanted, contents, find, normalised
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
 

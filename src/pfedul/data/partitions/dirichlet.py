@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfedul.base.options import option
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 
 # Below this one client gets a whole class anyway, and logarithms would overflow.
 _SMALLEST_ALPHA = 1e-9

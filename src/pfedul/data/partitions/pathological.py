@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedul.base.options import option
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 from pfedul.errors import PfedulError
 
 
