@@ -101,14 +101,14 @@ def batches(count: int, batch_size: int, epochs: int, steps: int | None) -> Iter
 def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
     """One epoch of indices in random order.
 
-    A lone last sample joins the batch before it: batch normalisation has no
-    statistics of a single sample.
+    A last batch of one sample, or of less than a quarter of the others, joins the one before
+    it: batch normalisation has no statistics of a single sample and poor ones of a few.
 
-    >>> sorted(len(batch) for batch in shuffled_batches(9, 4))
-    [4, 5]
+    >>> [len(batch) for batch in shuffled_batches(34, 16)]
+    [16, 18]
     """
     batches = list(torch.split(torch.randperm(count), batch_size))
-    if len(batches) > 1 and len(batches[-1]) == 1 and batch_size > 1:
+    if len(batches) > count_batches(count, batch_size):
         batches[-2:] = [torch.cat(batches[-2:])]
     return iter(batches)
 
@@ -120,8 +120,8 @@ def count_batches(count: int, batch_size: int) -> int:
     [1, 1, 1, 2, 2]
     """
     whole, rest = divmod(count, batch_size)
-    joins = rest == 1 and whole > 0
-    return whole + (1 if rest and not joins else 0)
+    joins = whole > 0 and (rest == 1 or 4 * rest < batch_size)
+    return whole + (rest > 0 and not joins)
 
 
 @contextmanager
