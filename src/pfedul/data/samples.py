@@ -20,6 +20,7 @@ _SPLIT_SEED = 0  # constant: what is a test sample must not depend on a run's se
 
 Indices = NDArray[np.int64]
 
+_IMAGES = 3  # dimensions of a batch of images, at least
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -114,13 +115,18 @@ def as_samples(given: object, owner: str) -> Samples:
 
 
 def tensor_samples(x: Tensor, y: Tensor, owner: str) -> TensorSamples:
-    """Checked samples: finite inputs, whole labels from 0 up, as many of one as of the other."""
+    """Checked samples: finite inputs, whole labels from 0 up, as many of one as of the other.
+
+    Bytes (uint8) are images if a sample has a height and a width, [H, W] or [C, H, W]: they
+    are divided by 255. Other bytes are tokens and become whole numbers of 64 bits, as
+    embeddings take them; divide flat images yourself. Inputs of any other type stay as they are.
+    """
     if y.ndim != 1 or y.dtype not in _WHOLE or (len(y) and int(y.min()) < 0):
         raise PfedulError(f"The labels of {owner} must be a list of whole numbers from 0 up.")
     if x.ndim == 0 or len(x) != len(y):
         raise PfedulError(f"The data of {owner} have {len(y)} labels for {_count(x)} inputs.")
-    if x.dtype == torch.uint8:  # images as they come: models want numbers around 0 to 1
-        x = x / 255
+    if x.dtype == torch.uint8:
+        x = x / 255 if x.ndim >= _IMAGES else x.long()
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise PfedulError(
             f"The data of {owner} contain NaN or infinite values; clean them before training."
