@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.toys import WithNorm
 from pfedul.errors import PfedulError
 from pfedul.models import build_model, resnet18
 from pfedul.split import (
@@ -480,3 +481,20 @@ def test_running_statistics_never_enter_layers_or_parameter_names():
     grouped = {name for layer in split.layers for name in layer.tensors}
     assert not any("running" in name or "tracked" in name for name in grouped)
     assert grouped == split.parameter_names
+
+
+def test_a_split_says_what_makes_features_personal():
+    model = WithNorm()
+    assert split_all_shared(model).personal_features("head") == ()
+    assert split_head(model).personal_features("head") == ()
+    assert split_head(model).personal_features(None) == ("head.weight", "head.bias")
+    assert split_norm(model).personal_features("head") == split_norm(model).personal != ()
+    below = tuple(name for name in split_whole(model).shared if not name.startswith("head."))
+    assert split_whole(model).personal_features("head") == below
+
+
+def test_only_a_split_that_keeps_everything_keeps_whole_models():
+    model = WithNorm()
+    others = [split(model) for split in (split_all_shared, split_head, split_norm)]
+    assert split_whole(model).keeps_whole_models
+    assert not any(split.keeps_whole_models for split in others)

@@ -70,6 +70,19 @@ class Split:
         """The same tensors, a tied one with the value of its first name under all its names."""
         return {name: shared[self.first_names[name]] for name in shared}
 
+    @property
+    def keeps_whole_models(self) -> bool:
+        """Whether each client has a whole model of its own next to the shared one, as in Ditto."""
+        return set(self.personal) == set(self.shared)
+
+    def personal_features(self, head: str | None) -> tuple[str, ...]:
+        """The personal tensors outside the head, which make a client's features its own.
+
+        All of them if nothing is known of a head (None).
+        """
+        own = () if head is None else _beneath(self.personal, head)
+        return tuple(name for name in self.personal if name not in own)
+
     def beside_shared(self, personal: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The personal part under which the shared tensors work; none of it in Ditto."""
         return {name: tensor for name, tensor in personal.items() if name not in self.shared}

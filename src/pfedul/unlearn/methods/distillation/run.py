@@ -96,7 +96,7 @@ def notes(ctx: Context, options: DistilOptions, gates: Gates) -> tuple[str, ...]
 
 def _tells_apart(ctx: Context, gates: Gates) -> bool:
     """Whether anything makes the targets' features other than those of who remains."""
-    if ctx.personalization.name in {"ditto", "fedbn"}:
+    if ctx.split.personal_features(head_name(ctx, ctx.model())):
         return True
     pairs = [(gates.get(u), gates.get(c)) for u in ctx.targets for c in ctx.remaining]
     return any(
