@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +39,12 @@ def load_clients(
     """
     kind, options = DATASETS.parse(data)
     method, method_options = PARTITIONS.parse(partition)
-    choice = policy(small_clients)
+    if small_clients not in {"error", "drop"}:
+        raise PfedulError(f"small_clients is 'error' or 'drop', not '{small_clients}'.")
     _check_counts(clients=clients, samples=samples, min_samples=min_samples)
     dataset = thin(kind.load(search_path(root), options), samples, seed)
     holdings = method.split(dataset, clients, seed, method_options)
-    kept, warnings = without_small(holdings, min_samples, choice)
+    kept, warnings = without_small(holdings, min_samples, small_clients)
     check_ids(kept)
     return _federated(dataset, kept, warnings)
 
@@ -72,26 +72,12 @@ def _without_holder(dataset: Dataset, holdings: Holdings) -> tuple[str, ...]:
     return (f"No client holds training samples of these classes: {names}.",) if len(lost) else ()
 
 
-class SmallClients(StrEnum):
-    """Refuse the partition, or go on without the small clients."""
-
-    ERROR = "error"
-    DROP = "drop"
-
-
-def policy(text: str) -> SmallClients:
-    """The policy that `text` names."""
-    if text not in {choice.value for choice in SmallClients}:
-        raise PfedulError(f"Small clients can be treated by 'error' or 'drop', not by '{text}'.")
-    return SmallClients(text)
-
-
 def without_small(
-    holdings: Holdings, min_samples: int, choice: SmallClients
+    holdings: Holdings, min_samples: int, small_clients: str
 ) -> tuple[Holdings, tuple[str, ...]]:
     """The clients that are large enough, and a warning for each that was left out."""
     small = {name: held for name, held in holdings.items() if _is_small(held, min_samples)}
-    if small and (choice is SmallClients.ERROR or len(small) == len(holdings)):
+    if small and (small_clients == "error" or len(small) == len(holdings)):
         raise PfedulError(_refusal(small, len(holdings), min_samples))
     warnings = tuple(
         f"Client {_describe(name, held)} was left out as too small." for name, held in small.items()
