@@ -25,7 +25,7 @@ from pfedul.errors import PfedulError
 
 
 class Entry(Protocol):
-    """What a registry holds: a name, a line of prose and a frozen dataclass of options."""
+    """What a registry holds: a name, a one-line summary and a frozen dataclass of options."""
 
     @property
     def name(self) -> str: ...
@@ -133,13 +133,13 @@ class Registry(Generic[EntryT]):
         return entry, _parse_options(f"{self.kind} '{entry.name}'", entry.options, rest)
 
     def canonical(self, text: str) -> str:
-        """`text` with every option written out, so that equal choices compare equal."""
+        """`text` with every option written out, so equal choices compare equal."""
         entry, options = self.parse(text)
         return write(entry.name, options)
 
 
 class FreeName:
-    """The same one-line form for a name that is on no list of ours: `client-05:size=3`."""
+    """The same one-line form for a name that is not in a registry: `client-05:size=3`."""
 
     def __init__(self, kind: str, options: type[Any]) -> None:
         self.kind = kind

@@ -93,7 +93,7 @@ class ClientData:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Every client's data, the number of classes, and what a user should be told about it."""
+    """Every client's data, the number of classes, and warnings for the user."""
 
     clients: dict[str, ClientData]
     classes: int
@@ -182,7 +182,7 @@ def stratified_split(
     """A fixed split for data without an official one: training part (80 %), test part (20 %).
 
     Samples are lined up by owner, then label, then chance, and every fifth is a
-    test sample: so each owner and each class gives a fifth, give or take one.
+    test sample: so each owner and each class gives a fifth, to within one.
     """
     chance = numpy_generator(_SPLIT_SEED, "split").random(len(labels))
     keys = (chance, labels) if owners is None else (chance, labels, owners)

@@ -16,10 +16,10 @@ from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.base import Fitted, Job, LocalTraining
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits, labels) -> one number to go down on."""
+"""(logits, labels) -> the number to minimise."""
 
 FORWARD_BATCH = 256
-"""How many samples pass at once when there is no backward pass to pay for."""
+"""Batch size where there is no backward pass."""
 
 
 def fit_everything(job: Job) -> Fitted:
@@ -84,7 +84,7 @@ def run_sgd(
 
 @torch.no_grad()
 def mean_loss(model: Callable[[Tensor], Tensor], samples: Samples) -> float:
-    """The loss as it is, without a step."""
+    """The mean loss, without training."""
     total = torch.zeros(())
     for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
         x, y = samples.batch(indices)
@@ -151,8 +151,8 @@ def train_head(
 
     The frozen body gives the same features in every epoch, so they are computed
     once. That is exact only if the samples are tensors (a Dataset may transform
-    at random) and the head is the model's last operation; else it is not done.
-    Nor is it where the training ends before it has seen as many samples.
+    at random) and the head is the model's last operation; otherwise it is not done.
+    Nor is it if the training ends before it has seen that many samples.
     """
     module, body = head_parts(model, head)
     parameters = list(module.parameters())

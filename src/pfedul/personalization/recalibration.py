@@ -39,7 +39,7 @@ def refit_head(job: Job, how: Recalibration) -> Tensors:
 
 
 def refit_norm(job: Job, how: Recalibration) -> Tensors:
-    """FedBN: statistics by one pass over the samples; weights and biases only if asked for."""
+    """FedBN: statistics by one pass over the samples; weights and biases only with `affine`."""
     reestimate_statistics(job.model, job.samples)
     if how.affine:
         _train_affine(job, how.epochs)
@@ -150,7 +150,7 @@ def _count(layer: _BatchNorm) -> int | None:
 
 
 def prepare(job: Job, how: Recalibration) -> Tensors:
-    """Load the job's tensors; re-estimate shared statistics if asked to, and return them."""
+    """Load the job's tensors; re-estimate shared statistics if `how` says so, and return them."""
     load_tensors(job.model, job.shared, job.personal)
     names = shared_statistics(job.model, job.split) if how.statistics else ()
     if not names:

@@ -97,7 +97,7 @@ def _from_binary(name: str, content: bytes, kind: CifarKind) -> Records:
     size = kind.label_bytes + PIXELS
     if not content or len(content) % size:
         raise PfedulError(
-            f"The file {name} has {len(content)} bytes, which is no whole number of "
+            f"The file {name} has {len(content)} bytes, not a whole number of "
             f"{kind.wanted.name} records of {size} bytes; fetch it again."
         )
     table = np.frombuffer(content, np.uint8).reshape(-1, size)

@@ -23,7 +23,7 @@ MEAN, STD = (0.5,), (0.5,)
 
 def load(_search: SearchPath, _options: NoOptions) -> Dataset:
     """The digits, split 80/20 in the same way every time."""
-    # Imported here, for it takes a second that only those who use it should wait.
+    # Imported here because it takes a second.
     from sklearn.datasets import load_digits
 
     points, labels = load_digits(return_X_y=True)

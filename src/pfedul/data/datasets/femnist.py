@@ -25,7 +25,7 @@ from pfedul.errors import PfedulError
 CLASSES = 62
 PIXELS = 28 * 28
 # Mean and deviation of the whole set, as widely published (0.9637 with white = 1).
-# Paper is turned to 0 and ink to 1, so that padding by zeros looks like paper.
+# Paper is turned to 0 and ink to 1, so padding by zeros looks like paper.
 MEAN, STD = (1 - 0.9637,), (0.1597,)
 
 WANTED = Wanted(

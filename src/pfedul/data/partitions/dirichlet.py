@@ -38,9 +38,8 @@ def shares(
 def draw_shares(classes: int, clients: int, rng: np.random.Generator, alpha: float) -> Shares:
     """Rows that sum to 1, each a symmetric Dirichlet draw.
 
-    Drawn in logarithms, for with a small alpha every gamma draw may be too
-    small for a float, and 0/0 is not a share: a Gamma(a) draw is a
-    Gamma(a + 1) draw times a uniform one to the power of 1/a.
+    Drawn in logarithms: with a small alpha every gamma draw may underflow, and 0/0 is not a
+    share. A Gamma(a) draw is a Gamma(a + 1) draw times a uniform one to the power of 1/a.
     """
     concentration = max(alpha, _SMALLEST_ALPHA)
     gamma = rng.standard_gamma(concentration + 1, (classes, clients))

@@ -2,8 +2,8 @@
 
 After B. McMahan et al. (2017), "Communication-Efficient Learning of Deep
 Networks from Decentralized Data", whose clients get two shards of data sorted
-by label. Here a client gets exactly `classes_per_client` classes, all classes
-have as many holders give or take one, and holders share a class evenly. With
+by label. Here a client gets exactly `classes_per_client` classes, the
+numbers of holders of two classes differ by one at most, and holders share a class evenly. With
 fewer places than classes, some classes have no holder and are not used.
 """
 

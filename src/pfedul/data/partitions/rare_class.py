@@ -1,6 +1,6 @@
 """One client holds most of a few classes; everything else is dealt with label skew.
 
-It shows what forgetting costs when the client that leaves knew what nobody else does.
+It shows what forgetting costs when the client that leaves knew something unique.
 """
 
 from __future__ import annotations
