@@ -2,8 +2,8 @@
 
 theta <- theta + clip(step * I_l * F_t * (theta - theta_init), -delta_l, delta_l)
 with delta_l = clip * ||theta_l||_2 / sqrt(d_l). It moves away from the initial
-weights. The Fisher is that of gradients: in units of updates the squares are so
-small that nothing moves.
+weights. The Fisher is that of gradients: squared updates are so small that nothing
+would move.
 """
 
 from __future__ import annotations

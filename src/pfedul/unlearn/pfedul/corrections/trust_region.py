@@ -1,9 +1,8 @@
 """The printed direction and bound with a step that uses the bound: after Eq. 9 to 11.
 
-Ours: the step of a layer is scaled so that its root mean square is
-(I_l / largest I) * delta_l before the clip, whatever the scale of the
-gradients, where the printed step is far below the bound. `toward="init"` turns
-the direction round, back to the initial weights.
+Our own: a layer's step is scaled to a root mean square of (I_l / largest I) * delta_l
+before the clip, whatever the scale of the gradients; the printed step is far below the
+bound. `toward=init` reverses the direction, back to the initial weights.
 """
 
 from __future__ import annotations
