@@ -46,7 +46,7 @@ class PlanOptions:
     seed: int = option(0, "seed of random layers and of the noise", at_least=0)
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_options(self, written=str)
         if self.scores == "uniform" and self.layers in {"low", "random"}:
             raise PfedulError(
                 f"scores='uniform' corrects every layer, so layers='{self.layers}' has "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import option
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of
 
@@ -21,9 +21,6 @@ class PaperOptions:
 
     step: float = option(0.1, "step size, eta_u of Eq. 9", above=0)
     clip: float = option(0.01, "bound relative to the layer, gamma of Eq. 11", above=0)
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import option
 from pfedul.base.tensors import wide
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 
@@ -25,9 +25,6 @@ class ResetOptions:
     fraction: float = option(
         0.2, "fraction of the entries of a layer with the mean score", above=0, at_most=1
     )
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def correct(view: LayerView, options: ResetOptions) -> Corrected:

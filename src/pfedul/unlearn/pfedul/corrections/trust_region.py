@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import option
 from pfedul.base.tensors import square_sum
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of, direction
@@ -26,9 +26,6 @@ class TrustRegionOptions:
         "'away' from the initial weights, as printed, or back to them",
         choices=("away", "init"),
     )
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def correct(view: LayerView, options: TrustRegionOptions) -> Corrected:
