@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pfedul.audit.levels import level_of
+from pfedul.audit.rehearsal import level_of
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.engine import ClusteredEngine
 from pfedul.clusters.layout import Clusters, read_clusters

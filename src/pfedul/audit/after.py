@@ -10,22 +10,24 @@ retraining without it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from pfedul.audit.ask.answers import ask_all, surfaces_of
-from pfedul.audit.ask.samples import check_enough, draw_exam
-from pfedul.audit.brought import check_labels
+from pfedul.audit.ask.samples import check_enough, draw_samples
 from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
 from pfedul.audit.judge.case import Case, Examiner
-from pfedul.audit.levels import Level
 from pfedul.audit.models import Retrained, trained_oracles
-from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_since
+from pfedul.audit.rehearsal import Level, Price, level_words, price, shown_path, spent_since
 from pfedul.audit.state import state_of
 from pfedul.data import ClientData, parse_backdoor
+from pfedul.data.datasets.npz import read_parts
 from pfedul.errors import PfedulError
-from pfedul.protocol import OnStage
+from pfedul.protocol import OnStage, Workbench
 from pfedul.run.retrained import Recipe, oracle_recipes
 from pfedul.store import audits as ledger_of
 from pfedul.store import requests
@@ -122,16 +124,88 @@ def _case(asked: Inquiry, oracles: list[Retrained], tell: OnStage) -> Case:
     federation, bench = asked.federation, asked.federation.bench
     planted = federation.settings.plant_backdoor
     backdoor = None if planted is None else parse_backdoor(planted)
-    exam = draw_exam(asked.data, bench.data, federation.settings.seed, backdoor)
+    samples = draw_samples(asked.data, bench.data, federation.settings.seed, backdoor)
     states = {"candidate": state_of(federation, federation.clients, {})}
     states |= {oracle.recipe.name: oracle.state for oracle in oracles}
     surfaces = surfaces_of(bench, without=tuple(GONE))
-    answers = ask_all(bench, exam, states, surfaces, tell)
+    answers = ask_all(bench, samples, states, surfaces, tell)
     retrained = [answers[oracle.recipe.name] for oracle in oracles]
     target = " and ".join(asked.request.targets)
-    return Case(exam, surfaces, answers["candidate"], retrained, target=target)
+    return Case(samples, surfaces, answers["candidate"], retrained, target=target)
 
 
 def _shared_now(asked: Inquiry) -> str:
     sql = "SELECT sha256 FROM files WHERE path = ?"
     return str(asked.federation.store.ledger.value(sql, SHARED_FILE))
+
+
+FROM_RUN = "run"
+"""In the place of a file: as the data set of the run deals them to the target."""
+
+
+def brought_data(
+    federation: Federation, targets: Sequence[str], given: Sequence[str]
+) -> dict[str, ClientData]:
+    """The targets' samples, from `[ID=]FILE.npz` each, or from the run's own data set."""
+    if list(given) == [FROM_RUN]:
+        return {target: _from_run(federation, target) for target in targets}
+    files = _files(targets, given)
+    return {target: _in_form(federation, read_parts(files[target])) for target in targets}
+
+
+def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
+    if len(targets) == len(given) == 1 and "=" not in given[0]:
+        return {targets[0]: Path(given[0])}
+    named: Mapping[str, str] = dict(item.split("=", 1) for item in given if "=" in item)
+    for target in targets:
+        if target not in named:
+            raise PfedulError(
+                f"Bring the samples of '{target}' with --target-data {target}=FILE.npz, or say "
+                f"--target-data {FROM_RUN} where the run's own data set still has them."
+            )
+    return {target: Path(named[target]) for target in targets}
+
+
+def _from_run(federation: Federation, target: str) -> ClientData:
+    if target not in federation.known_data:
+        raise PfedulError(
+            f"The data set of this run has no samples of '{target}' any more; bring them with "
+            "--target-data FILE.npz."
+        )
+    return federation.known_data[target]
+
+
+def _in_form(federation: Federation, data: ClientData) -> ClientData:
+    """In the model's type; refused where the inputs are not of the run's shape."""
+    someone = next(iter(federation.bench.data.values())).train
+    known, _ = someone.batch(torch.zeros(1, dtype=torch.int64))
+    data = ClientData(data.train.as_type(known.dtype), data.test.as_type(known.dtype))
+    for part in (data.train, data.test):
+        if not len(part):
+            raise PfedulError(
+                "The samples that were brought have an empty part; bring samples that were "
+                "trained on and samples that were not."
+            )
+        found, _ = part.batch(torch.zeros(1, dtype=torch.int64))
+        if found.shape[1:] != known.shape[1:]:
+            raise PfedulError(
+                f"The samples that were brought have the shape {tuple(found.shape[1:])}, those "
+                f"of this run {tuple(known.shape[1:])}; bring them as the model takes them."
+            )
+    return data
+
+
+@torch.no_grad()
+def check_labels(bench: Workbench, data: Mapping[str, ClientData]) -> None:
+    """Refuse labels for which the model has no answer."""
+    model = bench.build_model().eval()
+    one = torch.zeros(1, dtype=torch.int64)
+    for target, parts in data.items():
+        classes = model(parts.train.batch(one)[0]).shape[1]
+        for part in (parts.train, parts.test):
+            largest = int(part.batch(torch.arange(len(part)))[1].max())
+            if largest >= classes:
+                raise PfedulError(
+                    f"The samples of '{target}' have the label {largest}, but the model of this "
+                    f"run knows {classes} classes, 0 to {classes - 1}."
+                )

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pfedul.audit.ask.samples import Exam, check_enough, draw_exam
+from pfedul.audit.ask.samples import AuditSamples, check_enough, draw_samples
 from pfedul.audit.ask.surfaces import STALE
 from pfedul.audit.state import State, fitted_heads, served, state_of
 from pfedul.base.tensors import Tensors
@@ -47,10 +47,10 @@ def check_ready(federation: Federation, targets: Sequence[str], what: str) -> No
     check_enough({target: data[target] for target in targets})
 
 
-def exam_of(federation: Federation, targets: Sequence[str]) -> Exam:
+def samples_of(federation: Federation, targets: Sequence[str]) -> AuditSamples:
     """The samples that models are asked about when these targets are forgotten."""
     data, planted = federation.bench.data, federation.settings.plant_backdoor
-    return draw_exam(
+    return draw_samples(
         {target: data[target] for target in targets},
         {client: held for client, held in data.items() if client not in targets},
         federation.settings.seed,

@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfedul.audit.ask.answers import Answers, ask_all, surfaces_of
-from pfedul.audit.ask.samples import Exam
+from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
 from pfedul.audit.evidence.relearning import old_accuracy, relearn_time
 from pfedul.audit.judge.case import Case, Examiner
-from pfedul.audit.levels import Level
 from pfedul.audit.models import (
     Removed,
     Retrained,
     check_ready,
-    exam_of,
     forget_in_copy,
     one_more_round,
     recalibrated_only,
+    samples_of,
     trained_oracles,
     unlearned_twins,
     untouched_state,
 )
 from pfedul.audit.state import State
 from pfedul.base.options import option_name
+from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage
 from pfedul.run.retrained import Recipe, oracle_recipes, replies_left, twin_recipes
 from pfedul.store import audits as ledger_of
@@ -46,6 +46,42 @@ from pfedul.unlearn.scores import known_scores
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
+
+
+@dataclass(frozen=True)
+class Level:
+    """`unlearned` counts the candidate itself; the others are trained, with the targets, anew."""
+
+    name: str
+    oracles: int
+    unlearned: int
+    summary: str
+
+
+LEVELS = {
+    level.name: level
+    for level in (
+        Level("quick", 2, 1, "2 oracles: a first look"),
+        Level("standard", 4, 1, "4 oracles: the spread of retraining is known"),
+        Level("strict", 8, 8, "8 oracles and 8 unlearned models: U-LiRA, KLoM, forgetting score"),
+    )
+}
+
+
+def level_of(name: str, oracles: int | None) -> Level:
+    """A level by name, with another number of oracles if one is given.
+
+    >>> level_of("strict", 10).unlearned, level_of("quick", 1).oracles
+    (10, 1)
+    """
+    if name not in LEVELS:
+        raise PfedulError(f"The level is one of {', '.join(LEVELS)}, not '{name}'.")
+    chosen = LEVELS[name]
+    if oracles is None:
+        return chosen
+    if oracles < 1:
+        raise PfedulError(f"An audit needs at least one oracle, not {oracles}.")
+    return Level(name, oracles, oracles if chosen.unlearned > 1 else 1, chosen.summary)
 
 
 @dataclass(frozen=True)
@@ -178,9 +214,9 @@ def _measured(
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     federation, bench = asked.federation, asked.federation.bench
     states = _states(asked, removed, oracles, twins)
-    exam = exam_of(federation, asked.targets)
-    answers = ask_all(bench, exam, states, surfaces_of(bench), tell)
-    case = _case(asked, exam, answers, len(oracles))
+    samples = samples_of(federation, asked.targets)
+    answers = ask_all(bench, samples, states, surfaces_of(bench), tell)
+    case = _case(asked, samples, answers, len(oracles))
     examiner = Examiner(case)
     tell("attacks", 0, 1)
     unlearned = [answers["candidate"], *(answers[f"twin {n + 1}"] for n in range(len(twins)))]
@@ -188,7 +224,7 @@ def _measured(
     tell("attacks", 1, 1)
     shown = ("candidate", "untouched", *(f"oracle {n + 1}" for n in range(len(oracles))))
     starts = {name: states[name].shared for name in shown}
-    wanted = old_accuracy(exam, answers["untouched"])
+    wanted = old_accuracy(samples, answers["untouched"])
     outcome = removed.outcome
     evidence = {
         **circumstances(federation, ledger_of.REHEARSAL, asked.command(), asked.level.name),
@@ -199,7 +235,7 @@ def _measured(
             "state_after": outcome.state_sha256_after,
         },
         **found,
-        "relearn": relearn_time(bench, exam, starts, wanted, tell),
+        "relearn": relearn_time(bench, samples, starts, wanted, tell),
     }
     remaining, scores = list(removed.state.personal), known_scores(federation)
     clients = client_figures(remaining, outcome, oracles, examiner, scores)
@@ -222,9 +258,11 @@ def _states(
     }
 
 
-def _case(asked: Rehearsal, exam: Exam, answers: Mapping[str, Answers], oracles: int) -> Case:
+def _case(
+    asked: Rehearsal, samples: AuditSamples, answers: Mapping[str, Answers], oracles: int
+) -> Case:
     return Case(
-        exam,
+        samples,
         surfaces_of(asked.federation.bench),
         answers["candidate"],
         [answers[f"oracle {number}"] for number in range(1, oracles + 1)],

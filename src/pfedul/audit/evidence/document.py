@@ -12,15 +12,15 @@ import torch
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.ask.surfaces import SURFACES
-from pfedul.audit.attacks import auc
 from pfedul.audit.attacks.base import Figure
-from pfedul.audit.attacks.ulira import ACCURACY
+from pfedul.audit.attacks.roc import auc
+from pfedul.audit.attacks.threshold import THRESHOLD
+from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
 from pfedul.audit.evidence import curves, measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
+from pfedul.audit.judge.findings import Finding
 from pfedul.audit.judge.paired_test import Comparison
-from pfedul.audit.judge.scores import THRESHOLD
-from pfedul.audit.judge.verdict import Finding
 from pfedul.base.threads import one_core
 from pfedul.evaluation import Preservation, preservation
 from pfedul.protocol import Workbench
@@ -80,14 +80,14 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
     )
     findings = examiner.findings(case.candidate, case.oracles)
     return {
-        "samples": case.exam.counts(),
+        "samples": case.samples.counts(),
         "verdict": verdict.as_json(),
         "surfaces": _surfaces(untested),
         "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
         "roc": curves.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
-        "distributions": curves.distributions(case.exam, case.surfaces, case.models),
+        "distributions": curves.distributions(case.surfaces, case.models),
         "distance": distances(case.candidate, case.oracles, case.untouched),
         "backdoor": _backdoor(examiner),
     }
@@ -116,13 +116,13 @@ def _measures(examiner: Examiner, unlearned: Sequence[Answers]) -> list[Row]:
     case = examiner.case
     rows = measures.model_measures(examiner.book, case.surfaces, case.models, len(case.oracles))
     if len(unlearned) > 1:
-        rows += measures.population_measures(case.exam, case.surfaces, unlearned, case.oracles)
+        rows += measures.population_measures(case.samples, case.surfaces, unlearned, case.oracles)
     return rows
 
 
 def _ulira(rows: Sequence[Row]) -> Figure | None:
     """The surface on which unlearned models are told from retrained ones best."""
-    found = [row for row in rows if row["attack"] == "ulira"]
+    found = [row for row in rows if row["attack"] == ULIRA.name]
     if not found:
         return None
     worst = max(found, key=lambda row: row["interval"][0])
@@ -161,7 +161,7 @@ def _figure_or_none(figure: Figure | None) -> Row | None:
 
 def _backdoor(examiner: Examiner) -> Row | None:
     backdoor = examiner.backdoor(examiner.case.candidate, examiner.case.oracles)
-    planted = examiner.case.exam.backdoor
+    planted = examiner.case.samples.backdoor
     if backdoor is None or planted is None:
         return None
     models = examiner.case.models
