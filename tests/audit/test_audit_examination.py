@@ -214,7 +214,7 @@ _SETS = ("members", "nonmembers", "population")
 def test_the_evidence_of_an_oracle_as_the_candidate(examiner, memorised):
     found = examiner("oracle 5")
     with few_draws():
-        evidence = examined(found, [], memorised[0].bench, {})
+        evidence = examined(found, [], memorised[0].bench, gone={}, on_stage=lambda *_: None)
     json.dumps(evidence, allow_nan=False)
     assert evidence["verdict"]["verdict"] == "forgotten"
     tests = {(row["surface"], row["attack"]): row for row in evidence["tests"]}

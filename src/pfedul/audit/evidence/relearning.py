@@ -46,11 +46,11 @@ def relearn_time(
     bench: Workbench,
     samples: AuditSamples,
     starts: Mapping[str, Tensors],
-    wanted: float,
+    untouched: Answers,
     on_stage: OnStage,
 ) -> dict[str, Any]:
     """Curves of accuracy on the targets' samples, and epochs until the old accuracy is back."""
-    targets = together(samples.members.values())
+    targets, wanted = together(samples.members.values()), old_accuracy(samples, untouched)
     fresh = read_tensors(bench.build_model(), bench.split.shared)
     shared_of = {**starts, "fresh": fresh}
     curves = {}
