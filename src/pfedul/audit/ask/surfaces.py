@@ -2,7 +2,7 @@
 
 The target's own personal part is deleted, so the question is what the others' models
 show, what the target (or a backup) sees that kept its personal part, and what the
-shared features hold for whoever fits a fresh head to them.
+shared features reveal to an attacker who fits a fresh head to them.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def _shared_model(bench: Workbench, samples: AuditSamples, state: State) -> View
 def _stale(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """Each target's samples through its own part; the population through all of them."""
     parts = [_through_own_part(bench, samples, state, target) for target in samples.members]
-    sets = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    population = np.tile(samples.labels.population, len(parts))
-    return (View("stale", *sets, labels=replace(samples.labels, population=population)),)
+    members, nonmembers, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+    labels = replace(samples.labels, population=np.tile(samples.labels.population, len(parts)))
+    return (View("stale", members, nonmembers, others, labels),)
 
 
 def _through_own_part(
@@ -109,7 +109,7 @@ class _Probe:
         several = len(np.unique(known)) > 1
         rule = LogisticRegression(max_iter=200) if several else DummyClassifier()
         with warnings.catch_warnings():
-            # All models have the same number of steps; a probe short of its optimum is one, too.
+            # All models have the same number of steps, so a probe may stop short of its optimum.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._pipeline = make_pipeline(StandardScaler(), rule).fit(features, known)
         self._columns = self._pipeline[-1].classes_
