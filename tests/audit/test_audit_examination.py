@@ -21,6 +21,7 @@ from pfedul.audit.evidence.document import examined
 from pfedul.audit.judge.case import NOISE_STEPS, Case, Examiner
 from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.models import one_more_round, recalibrated_only, trained_oracles, untouched_state
+from pfedul.base import registry
 from pfedul.run.retrained import oracle_recipes
 from pfedul.unlearn.options import ForgetOptions
 
@@ -241,7 +242,8 @@ def test_an_attack_from_outside_is_in_every_test_control_figure_and_sentence(
     examiner, memorised, monkeypatch
 ):
     own = Attack("entropy", "entropy attack", "how sure the model is", score=unsure)
-    monkeypatch.setitem(ATTACKS._entries, own.name, own)
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    ATTACKS.register(own)
     found = Examiner(examiner("oracle 5").case)
     with few_draws():
         evidence = examined(found, [], memorised[0].bench, gone={}, on_stage=lambda *_: None)

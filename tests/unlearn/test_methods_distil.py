@@ -1,15 +1,19 @@
 """ZeroFU and Mimir on small runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from helpers.at_request import work_on
+from helpers.at_request import context_on, replace_work
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import client_data, tensor_digests, uneven_data
 from pfedul import Federation
+from pfedul.base import registry
 from pfedul.base.tensorfile import read_file
+from pfedul.personalization import PERSONALIZATIONS
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.distillation.mimir import MimirOptions, fitted_prompts
 from pfedul.unlearn.methods.distillation.run import label_gates
@@ -114,7 +118,7 @@ def test_synthetic_inputs_move_no_statistics(personalization, student_init, runs
 
 def test_gates_are_those_of_own_labels_and_own_head(runs):
     with deep_again(runs["fedper"], data=uneven()) as federation:
-        gates = label_gates(work_on(federation, TARGET))
+        gates = label_gates(context_on(federation, TARGET))
     data = uneven()
     for client in ("c0", TARGET):
         labels = data[client][0][1].numpy()
@@ -132,6 +136,18 @@ def test_where_features_are_nobodys_own_a_note_says_that_nothing_was_forgotten(
     before, after, outcome = forgotten(runs[personalization], tmp_path / "run", method)
     assert distance(before, after) < 1e-5
     assert any("nothing to forget by" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("name", ["fedper", "fedbn"])
+def test_what_is_personal_decides_on_the_note_not_the_name_of_the_personalisation(
+    name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    PERSONALIZATIONS.register(replace(PERSONALIZATIONS[name], name="mine"))
+    with deep(tmp_path / "run", rounds=1, personalization="mine", data=uneven()) as federation:
+        federation.train()
+        outcome = federation.forget(TARGET, method=f"zerofu:{QUICK},condition=none")
+    assert any("nothing to forget by" in note for note in outcome.notes) == (name == "fedper")
 
 
 def test_equal_label_distributions_tell_nobody_apart(tmp_path):
@@ -169,15 +185,16 @@ def test_rounds_of_clients_are_counted_and_the_same_on_every_engine(
 
 
 def test_every_round_is_told_its_number_and_draws_anew(runs, tmp_path, monkeypatch):
-    from pfedul.at_client import WORK
+    seen = []
 
-    seen, distil = [], WORK["distil"]
+    def watch(distil):
+        def watched(job, how, extra):
+            seen.append(how["round"])
+            return distil(job, how, extra)
 
-    def watched(job, how, extra):
-        seen.append(how["round"])
-        return distil(job, how, extra)
+        return watched
 
-    monkeypatch.setitem(WORK, "distil", watched)
+    replace_work(monkeypatch, "distil", watch)
     forgotten(runs["fedper"], tmp_path / "run", f"zerofu:{QUICK},mode=federated,rounds=2")
     assert seen == [1, 1, 1, 2, 2, 2]
 
@@ -229,7 +246,7 @@ def test_in_ditto_targets_fit_their_prompt_on_their_own_model_and_the_others_on_
         tmp_path / "run", personalization="ditto", data=data, batch_size=99, lr=0.2, rounds=2
     ) as federation:
         federation.train()
-        prompts = fitted_prompts(work_on(federation, TARGET), MimirOptions(prompt_epochs=1))
+        prompts = fitted_prompts(context_on(federation, TARGET), MimirOptions(prompt_epochs=1))
         shared = dict(federation.shared)
     whole = read_file(tmp_path / "run" / "clients" / TARGET / "personal.safetensors")
     own = first_step(whole, data[TARGET][0], 0.2)

@@ -16,7 +16,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
@@ -31,9 +31,10 @@ from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.ledger import insert
-from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
+from pfedul.store.requests import NOT_CONFIRMED, read_request
 from pfedul.store.tables import no_stranger_row, now
 from pfedul.terminal.console import evaluation_data
+from pfedul.unlearn.outcome import read_outcome
 
 _LOG = logging.getLogger("flwr")
 
