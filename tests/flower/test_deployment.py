@@ -39,7 +39,7 @@ from pfedul.flower.deployment.command_lines import node_command
 from pfedul.flower.deployment.control import Server, nodes
 from pfedul.flower.deployment.database import scrub
 from pfedul.flower.deployment.environment import free_port, process_environment
-from pfedul.flower.deployment.layout import Layout, alone
+from pfedul.flower.deployment.layout import Layout, alone, existing_layout, new_layout
 from pfedul.flower.deployment.names import node_names
 from pfedul.flower.deployment.processes import MARK, Process, end, family, is_alive, moment, start
 from pfedul.flower.deployment.record import Record, write_record
@@ -376,3 +376,16 @@ def test_deleted_messages_leave_the_database(tmp_path):
         assert not any(b"secret" in file.read_bytes() for file in tmp_path.iterdir())
     path.write_bytes(b"this is no database " * 10)
     assert not scrub(path)
+
+
+@pytest.mark.parametrize("name", ["deployment", "deployment/lock", "deployment/superlink"])
+def test_no_link_inside_a_deployment_is_followed(name, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/note.txt").write_text("a thought")
+    link = tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "home" / ("note.txt" if name.endswith("lock") else ""))
+    for look in (new_layout, existing_layout):
+        with pytest.raises(PfedulError, match="is a symbolic link"):
+            look(tmp_path / "run")
+    assert (tmp_path / "home/note.txt").read_text() == "a thought"

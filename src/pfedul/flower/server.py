@@ -31,6 +31,7 @@ from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.ledger import insert
+from pfedul.store.paths import refuse_links
 from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
 from pfedul.store.tables import no_stranger_row, now
 from pfedul.terminal.console import evaluation_data
@@ -147,9 +148,11 @@ def _progress(server: Server) -> Callable[[Progress], None]:
 
 def _forget(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Finish the server's side first; then the target's own folder, if it can be reached."""
+    layout = Layout(_run_path(server.options))
+    refuse_links(layout.folder)
     outcome = federation.forget(*server.options.clients, **asked)
     confirm_erasures(server, federation)
-    if not scrub(Layout(_run_path(server.options)).database):
+    if not scrub(layout.database):
         server.tell("Flower's database may still hold deleted messages; 'pfedul down' clears it.")
     ledger = federation.store.ledger
     found = read_outcome(ledger, read_request(ledger, outcome.request))

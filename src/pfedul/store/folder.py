@@ -26,6 +26,8 @@ from pfedul.store.paths import (
     LOCK_FILE,
     SETTINGS_FILE,
     SHARED_FILE,
+    inside,
+    refuse_links,
 )
 
 
@@ -37,6 +39,7 @@ def require_run(path: Path) -> None:
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
     if not (path / LEDGER_FILE).is_file():
         raise PfedulError(f"{path} is not a pfedul run folder (it has no {LEDGER_FILE}).")
+    refuse_links(path)
 
 
 def refuse_unusable(path: Path) -> None:
@@ -46,6 +49,7 @@ def refuse_unusable(path: Path) -> None:
     if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
         known = (path / LEDGER_FILE).is_file()
         raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
+    refuse_links(path)
     if path == Path.cwd():
         raise PfedulError("A run needs a folder of its own; give the name of a new one.")
 
@@ -93,6 +97,7 @@ def sweep_drafts(path: Path) -> None:
     """Remove what a process left that was killed while it created this run."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
         with suppress(OSError, PfedulError):
+            inside(path.parent, draft.name)  # a link is left alone
             take_lock(draft, create=False).close()
             shutil.rmtree(draft)
 
@@ -117,7 +122,7 @@ def write_draft(
 
 def take_lock(path: Path, *, create: bool = True) -> IO[str]:
     """The lock lasts as long as the file is open: a killed process leaves none behind."""
-    file = (path / LOCK_FILE).open("a+" if create else "r+")
+    file = inside(path, LOCK_FILE).open("a+" if create else "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.errors import Hindrance, PfedulError
+from pfedul.store.paths import inside
 
 FORMAT = "3"
 """Version of the run folder. A newer one is refused, not half-read."""
@@ -107,7 +108,7 @@ class Ledger:
     """Owns the connection to `ledger.db`."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = path
+        self.path = inside(path.parent, path.name)
         try:
             if not read_only:
                 _upgrade(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pfedul.errors import PfedulError
 from pfedul.store.folder import own_errors
-from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE
+from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE, refuse_links
 
 SUPERLINK = "superlink"
 """Name of the server's process; every other process bears the name of its client."""
@@ -97,14 +97,21 @@ def new_layout(run: Path) -> Layout:
         raise PfedulError(f"{run} is a file, not a run folder; give another path.")
     if run.is_dir() and any(run.iterdir()) and not _is_ours(run):
         raise PfedulError(f"{run} is not empty and not a run; give another path.")
-    return Layout(Path(os.path.abspath(run)))
+    return _without_links(run)
 
 
 def existing_layout(run: Path) -> Layout:
     """The layout of a deployment that is there."""
-    layout = Layout(Path(os.path.abspath(run)))
+    layout = _without_links(run)
     if not layout.record.is_file():
         raise PfedulError(f"There is no deployment in {run}; start one with 'pfedul up {run}'.")
+    return layout
+
+
+def _without_links(run: Path) -> Layout:
+    layout = Layout(Path(os.path.abspath(run)))
+    refuse_links(layout.run)
+    refuse_links(layout.folder)
     return layout
 
 
