@@ -168,8 +168,9 @@ def test_the_app_holds_every_setting(deployed):
 def test_two_commands_do_not_work_at_once(deployed):
     run, _ = deployed
     with alone(Layout(run)):
-        assert "Another 'pfedul up'" in sentence("up", run)
-        assert "Another 'pfedul up'" in sentence("down", run)
+        for command in ("up", "down"):
+            words = sentence(command, run)
+            assert f"Another process (pid {os.getpid()}) is at work on" in words
 
 
 def test_a_killed_node_comes_back_as_itself(deployed):

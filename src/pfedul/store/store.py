@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock
 
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
@@ -48,7 +49,7 @@ from pfedul.store.paths import (
 class Store:
     """Owns an open run folder: its lock, its ledger and what waits to be committed."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
+    def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
         self._lock = lock
         self.ledger = Ledger(path / LEDGER_FILE)
@@ -77,7 +78,7 @@ class Store:
             try:
                 lock = write_draft(draft, settings, tensors, rows)
                 draft.chmod(0o755)
-                claim(draft, path)
+                lock = claim(draft, path, lock)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
@@ -95,7 +96,7 @@ class Store:
                 store = Store(path, lock)
             store.verify()
         except BaseException:
-            lock.close()
+            lock.release()
             raise
         return store
 
@@ -309,4 +310,4 @@ class Store:
         if not self._publishing:  # else the next opening finishes the commit from there
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
         self.ledger.close()
-        self._lock.close()
+        self._lock.release()

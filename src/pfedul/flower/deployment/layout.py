@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfedul.errors import PfedulError
-from pfedul.store.folder import own_errors
+from pfedul.store.folder import own_errors, take_lock
 from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE, refuse_links
 
 SUPERLINK = "superlink"
@@ -124,13 +123,6 @@ def alone(layout: Layout) -> Iterator[None]:
     """Keeps two commands from starting or ending the same processes at once."""
     with own_errors(layout.folder):
         layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (layout.folder / "lock").open("w")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PfedulError(
-                f"Another 'pfedul up' or 'pfedul down' is at work on {layout.folder}; "
-                "wait until it has ended."
-            ) from None
+        lock = take_lock(layout.folder)
+    with lock:
         yield
