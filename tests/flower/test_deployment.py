@@ -33,16 +33,24 @@ from helpers.flower_deploying import (
 )
 from helpers.toys import create, reopen
 from pfedul.errors import PfedulError
-from pfedul.flower.deployment.app_folder import app_config
 from pfedul.flower.deployment.certificates import issue_server_certificate, make_node_key
 from pfedul.flower.deployment.command_lines import node_command
 from pfedul.flower.deployment.control import Server, nodes
-from pfedul.flower.deployment.database import scrub
+from pfedul.flower.deployment.down import scrub
 from pfedul.flower.deployment.environment import free_port, process_environment
-from pfedul.flower.deployment.layout import Layout, alone, existing_layout, new_layout
-from pfedul.flower.deployment.names import node_names
-from pfedul.flower.deployment.processes import MARK, Process, end, family, is_alive, moment, start
-from pfedul.flower.deployment.record import Record, write_record
+from pfedul.flower.deployment.layout import Layout, alone, existing_layout, new_layout, node_names
+from pfedul.flower.deployment.processes import (
+    MARK,
+    Process,
+    Record,
+    end,
+    family,
+    is_alive,
+    moment,
+    start,
+    write_record,
+)
+from pfedul.flower.deployment.up import app_config
 
 
 @pytest.fixture(scope="module")

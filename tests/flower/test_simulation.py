@@ -19,9 +19,9 @@ from helpers.toys import Unpicklable, WithNorm, client_data, create, tensor_dige
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
 from pfedul.engine import ClientFailure, start_engine
-from pfedul.engine.flower import extra
-from pfedul.engine.flower.sim_desk import ROOM_BYTES, explained, room_for
+from pfedul.engine import flower as extra
 from pfedul.engine.flower.sim_process import Job
+from pfedul.engine.flower.sim_server import ROOM_BYTES, explained, room_for
 from pfedul.engine.flower.simulation import FlowerSimulationEngine
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.messages import Failure

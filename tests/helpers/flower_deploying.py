@@ -23,8 +23,7 @@ from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import node_key, public_form
 from pfedul.flower.deployment.environment import address
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
-from pfedul.flower.deployment.processes import end, family, moment
-from pfedul.flower.deployment.record import Record, read_record
+from pfedul.flower.deployment.processes import Record, end, family, moment, read_record
 
 COMMANDS = SentenceErrors(commands={"up": up, "down": down})
 

@@ -22,7 +22,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from helpers.toys import WithNorm, client_data
 from pfedul.flower.app_config import read_config
 from pfedul.flower.client import Node
-from pfedul.flower.queries import Server
+from pfedul.flower.identity import Server
 from pfedul.flower.server import run_action
 
 Spoil = Callable[[str, RecordDict], RecordDict | Error | None]

@@ -9,21 +9,71 @@ claims, keys are proof.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from pfedul.base.tensorfile import is_digest
 from pfedul.data.client_ids import check_ids
-from pfedul.engine.flower.wire import Order, clean_text
+from pfedul.engine.flower.grid import Exchange, Traffic, lifetime, unreadable
+from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.queries import Server, Words, ask
+from pfedul.flower.app_config import AppOptions
 from pfedul.protocol import Task
+from pfedul.run.assembly import ModelFactory
 from pfedul.settings import Settings, fixed
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.tables import Member, now
+
+Words = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the server stands: Flower's grid, what it was told, and the user's own model if any."""
+
+    grid: Grid
+    options: AppOptions
+    model: ModelFactory | None
+    tell: Callable[[str], None]
+
+
+def ask(
+    server: Server, order: Order, nodes: Mapping[str, int]
+) -> tuple[dict[str, Words], list[Statement]]:
+    """What each node answers, failures being words as well; and the ledger row of the traffic."""
+    if not nodes:
+        return {}, []
+    action, deadline = order.task.action, server.options.answer_deadline
+    content, kind = pack_order(order), MESSAGE_TYPES[action]
+    ttl = lifetime(deadline)
+    messages = {key: Message(content, node, kind, ttl=ttl) for key, node in nodes.items()}
+    traffic = Traffic()
+    exchange = Exchange(server.grid, messages, deadline, traffic)
+    answers = {key: _words(exchange.wait_for(key), action) for key in nodes}
+    return answers, [traffic_row(order.task, len(nodes), traffic)]
+
+
+def _words(found: RecordDict | str, action: str) -> Words:
+    if isinstance(found, str):
+        return {"failure": found}
+    try:
+        words = open_words(action, found)
+        failure = words.get("failure")
+        return words if failure is None else {"failure": clean_text(failure)}
+    except Exception as error:
+        return {"failure": unreadable(error)}
+
+
+def traffic_row(task: Task, clients: int, traffic: Traffic) -> Statement:
+    """What a task took, in messages and bytes."""
+    about = {"action": task.action, "number": task.number, "clients": clients, "at": now()}
+    return insert("traffic", **about, **asdict(traffic))
 
 
 @dataclass(frozen=True)
@@ -118,3 +168,33 @@ def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, st
     if name in bound:
         return name, f"the name {name} belongs to a node with another key"
     return name, f'{name} is no client of this run (action="admit" makes it one)'
+
+
+def confirm_erasures(server: Server, federation: Federation) -> None:
+    """Ask those who are connected and have yet to confirm; note their receipts."""
+    ledger = federation.store.ledger
+    waiting = ledger.rows("SELECT * FROM erasures WHERE confirmed_at IS NULL")
+    online = online_nodes(server.grid) if waiting else {}
+    for row in waiting:
+        if row["node_key"] in online:
+            _ask_one(server, federation, row, online[row["node_key"]])
+
+
+def _ask_one(server: Server, federation: Federation, row: Mapping[str, Any], node: int) -> None:
+    ledger, target = federation.store.ledger, row["target"]
+    name = str(ledger.meta("federation"))
+    order = Order(Task("erase", int(row["request"])), target, name)
+    answers, rows = ask(server, order, {target: node})
+    words = answers[target]
+    if words.get("failure") or words.get("federation") != name:
+        server.tell(f"{target} has not confirmed: {words.get('failure', 'an odd receipt')}.")
+    else:
+        rows.append(_receipt_row(row, words))
+        server.tell(f"{target} confirms that its folder is erased.")
+    ledger.write(rows)
+
+
+def _receipt_row(row: Mapping[str, Any], receipt: Words) -> Statement:
+    """How much was erased, not the hashes: they are of the target's tensors."""
+    kept = {key: receipt.get(key) for key in ("erased_at", "files", "bytes")}
+    return insert("erasures", **{**row, "confirmed_at": now(), "receipt": json.dumps(kept)})

@@ -18,8 +18,15 @@ from pfedul.data.client_ids import check_ids
 from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.identity import Introduced, ask_who, binding_row, bound_keys, online_nodes
-from pfedul.flower.queries import Server, traffic_row
+from pfedul.flower.identity import (
+    Introduced,
+    Server,
+    ask_who,
+    binding_row,
+    bound_keys,
+    online_nodes,
+    traffic_row,
+)
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
 from pfedul.run.opening import check_same_settings, check_same_tensors

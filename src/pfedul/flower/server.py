@@ -20,11 +20,9 @@ from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
-from pfedul.flower.deployment.database import scrub
+from pfedul.flower.deployment.down import scrub
 from pfedul.flower.deployment.layout import Layout
-from pfedul.flower.farewell import confirm_erasures
-from pfedul.flower.identity import Introduced, binding_row, meet_strangers
-from pfedul.flower.queries import Server
+from pfedul.flower.identity import Introduced, Server, binding_row, confirm_erasures, meet_strangers
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.run.admission import admit
 from pfedul.run.assembly import ModelFactory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.environment import LOOPBACK, address, program, reachable
 from pfedul.flower.deployment.layout import Layout
-from pfedul.flower.deployment.record import Record
+from pfedul.flower.deployment.processes import Record
 
 
 def server_command(layout: Layout, record: Record) -> list[str]:

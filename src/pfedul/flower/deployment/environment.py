@@ -9,7 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pfedul.engine.flower.extra import QUIET
+from pfedul.engine.flower import QUIET
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import Layout
 from pfedul.flower.deployment.processes import MARK

@@ -1,15 +1,18 @@
-"""Starts what does not run yet: the server and a node for each client, and waits for them."""
+"""Writes what a deployment needs, starts what does not run yet, and waits until all of it is up."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import tomli_w
 
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment import control
-from pfedul.flower.deployment.app_folder import write_app, write_connection, write_script
 from pfedul.flower.deployment.certificates import (
     issue_server_certificate,
     make_node_key,
@@ -21,15 +24,25 @@ from pfedul.flower.deployment.control import ONLINE, UNREGISTERED
 from pfedul.flower.deployment.environment import (
     LOOPBACK,
     address,
+    command_environment,
     free_port,
     process_environment,
+    program,
     reachable,
 )
-from pfedul.flower.deployment.layout import SUPERLINK, Layout, alone, new_layout
-from pfedul.flower.deployment.names import node_names
-from pfedul.flower.deployment.processes import end, last_line, require_proc, start
-from pfedul.flower.deployment.record import Record, new_token, read_record, write_record
+from pfedul.flower.deployment.files import EXECUTABLE, write
+from pfedul.flower.deployment.layout import SUPERLINK, Layout, alone, new_layout, node_names
+from pfedul.flower.deployment.processes import (
+    Record,
+    end,
+    last_line,
+    new_token,
+    read_record,
+    start,
+    write_record,
+)
 from pfedul.store.folder import own_errors
+from pfedul.version import __version__
 
 DEADLINE = 60.0
 _POLL = 0.25
@@ -60,7 +73,6 @@ class Deployment:
 
 def bring_up(run: Path, wish: Wish) -> Deployment:
     """Start what is missing; on failure, end what this call has started."""
-    require_proc()
     layout = new_layout(run)
     names = node_names(layout, wish.nodes, wish.clients)
     with alone(layout):
@@ -221,3 +233,55 @@ class _Call:
         for name in reversed(self.started):
             process = self.record.find(name)
             end([process] if process else [], [self.record.mark(name)])
+
+
+CONNECTION = "pfedul"
+_NOTE = "# Written by 'pfedul up', every time it is called; do not edit.\n"
+
+
+def app_config(run: Path, nodes: int) -> dict[str, Any]:
+    """Every key that `flwr run -c` may set: Flower refuses those that are not here."""
+    from pfedul.flower.app_config import defaults
+
+    return {**defaults(), "run": str(run), "nodes": nodes}
+
+
+def write_app(layout: Layout, nodes: int) -> None:
+    """The app that nodes and server run; its code is this package, which they have installed."""
+    app = {
+        "publisher": "pfedul",
+        "components": {
+            "serverapp": "pfedul.flower.app:server",
+            "clientapp": "pfedul.flower.app:client",
+        },
+        "config": app_config(layout.run, nodes),
+    }
+    project = {
+        "name": "pfedul",
+        "version": __version__,
+        "description": "A personalised federation that can forget a client.",
+        "license": "Apache-2.0",
+        "dependencies": [],
+    }
+    _write_toml(layout.app / "pyproject.toml", {"project": project, "tool": {"flwr": {"app": app}}})
+
+
+def write_connection(layout: Layout, address: str) -> None:
+    """Tells Flower's command line where the server is."""
+    connection = {"address": address, "root-certificates": str(layout.authority)}
+    words = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+    _write_toml(layout.home / "config.toml", words)
+
+
+def write_script(layout: Layout, host: str) -> None:
+    """`flwr` with this deployment's home and environment."""
+    exports = "".join(
+        f"export {key}={shlex.quote(value)}\n"
+        for key, value in command_environment(layout.home, host).items()
+    )
+    text = f'#!/bin/sh\n{_NOTE}{exports}exec {shlex.quote(program("flwr"))} "$@"\n'
+    write(layout.script, text.encode(), EXECUTABLE)
+
+
+def _write_toml(path: Path, words: dict[str, Any]) -> None:
+    write(path, (_NOTE + tomli_w.dumps(words)).encode())
