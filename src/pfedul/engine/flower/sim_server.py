@@ -45,6 +45,15 @@ ACTOR: dict[str, Any] = {
 }
 """Ray's options of a worker process. One that dies is replaced and its work done again."""
 
+PULL_SECONDS = 0.02
+"""Flower's in-memory grid has to be asked again and again."""
+
+ROOM_BYTES = 256 * 2**20
+"""How much of the messages may be under way, once every worker has its work."""
+
+DEATHS = ("ActorDied", "ActorUnavailable", "OutOfMemory", "WorkerCrashed")
+"""Ray's names for the end of a worker process."""
+
 _untyped_ray: Any = ray
 _ENDING = threading.Lock()
 _GROUP = os.getpgrp()
@@ -145,77 +154,6 @@ def greet(grid: Grid, node: int) -> Ready | Failure:
     return failure_in(reply, "Setting up the model and the data") or Ready()
 
 
-def end_with(lifeline: int, folder: Path) -> None:
-    """End when the engine's process lets go of the lifeline, however busy Ray is."""
-    os.read(lifeline, 1)
-    end(folder)
-
-
-def end(folder: Path) -> None:
-    """End Ray and this process without waiting for Flower's threads.
-
-    A Ray of our own is killed: `ray.shutdown` crashes where a thread waits for a client's
-    result, and leaves some of Ray's processes behind then.
-    """
-    with _ENDING:  # several threads may want to; the first ends all
-        with suppress(OSError):  # Ray may not be up yet, and we in its group
-            os.setpgid(0, _GROUP)
-        with suppress(ProcessLookupError):  # the Ray of a cluster is in no group of ours
-            os.killpg(os.getpid(), signal.SIGKILL)
-        with suppress(ChildProcessError):  # until there is no child any more
-            while True:
-                os.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-        if os.environ.get(CLUSTER):  # which then need not find out; a crash would end us as well
-            ray.shutdown()
-        os._exit(0)
-
-
-def remove_after_us(folder: Path) -> int:
-    """Have the folder removed when this process ends, even if a dying Ray takes it along.
-
-    Returns the descriptor whose closing tells that we have ended. The process that
-    waits for it is no child of ours, as `end` waits for all of those.
-    """
-    told, ours = os.pipe()
-    script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'
-    command = ["/bin/sh", "-c", script, "sh", str(folder)]
-    subprocess.run(command, pass_fds=[told], start_new_session=True, check=False)
-    os.close(told)
-    return ours
-
-
-def main() -> None:
-    """Serve on the descriptors that the command line names."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
-    logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what matters is told to the engine
-    connection, lifeline, data = map(int, sys.argv[1:])
-    line = Line(Connection(connection))
-    start: Start = line.receive()
-    remove_after_us(start.folder)
-    threading.Thread(target=end_with, args=(lifeline, start.folder), daemon=True).start()
-    try:
-        simulate(line, SharedBuffer(data), start)
-    except Exception as error:
-        with suppress(OSError):  # the engine has hung up
-            line.send(failure("Flower's simulation", error))
-    end(start.folder)
-
-
-if __name__ == "__main__":
-    main()
-
-
-PULL_SECONDS = 0.02
-"""Flower's in-memory grid has to be asked again and again."""
-
-ROOM_BYTES = 256 * 2**20
-"""How much of the messages may be under way, once every worker has its work."""
-
-DEATHS = ("ActorDied", "ActorUnavailable", "OutOfMemory", "WorkerCrashed")
-"""Ray's names for the end of a worker process."""
-
-
 class Desk:
     """Sends one job's orders out over Flower's grid and gathers the replies."""
 
@@ -289,3 +227,64 @@ def room_for(job: Job, cpus: int) -> int:
     files = [file.stat().st_size for file in job.personal if file is not None]
     largest = len(job.shared) + max(files, default=0)
     return max(2 * cpus, ROOM_BYTES // largest)
+
+
+def end_with(lifeline: int, folder: Path) -> None:
+    """End when the engine's process lets go of the lifeline, however busy Ray is."""
+    os.read(lifeline, 1)
+    end(folder)
+
+
+def end(folder: Path) -> None:
+    """End Ray and this process without waiting for Flower's threads.
+
+    A Ray of our own is killed: `ray.shutdown` crashes where a thread waits for a client's
+    result, and leaves some of Ray's processes behind then.
+    """
+    with _ENDING:  # several threads may want to; the first ends all
+        with suppress(OSError):  # Ray may not be up yet, and we in its group
+            os.setpgid(0, _GROUP)
+        with suppress(ProcessLookupError):  # the Ray of a cluster is in no group of ours
+            os.killpg(os.getpid(), signal.SIGKILL)
+        with suppress(ChildProcessError):  # until there is no child any more
+            while True:
+                os.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.environ.get(CLUSTER):  # which then need not find out; a crash would end us as well
+            ray.shutdown()
+        os._exit(0)
+
+
+def remove_after_us(folder: Path) -> int:
+    """Have the folder removed when this process ends, even if a dying Ray takes it along.
+
+    Returns the descriptor whose closing tells that we have ended. The process that
+    waits for it is no child of ours, as `end` waits for all of those.
+    """
+    told, ours = os.pipe()
+    script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'
+    command = ["/bin/sh", "-c", script, "sh", str(folder)]
+    subprocess.run(command, pass_fds=[told], start_new_session=True, check=False)
+    os.close(told)
+    return ours
+
+
+def main() -> None:
+    """Serve on the descriptors that the command line names."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what matters is told to the engine
+    connection, lifeline, data = map(int, sys.argv[1:])
+    line = Line(Connection(connection))
+    start: Start = line.receive()
+    remove_after_us(start.folder)
+    threading.Thread(target=end_with, args=(lifeline, start.folder), daemon=True).start()
+    try:
+        simulate(line, SharedBuffer(data), start)
+    except Exception as error:
+        with suppress(OSError):  # the engine has hung up
+            line.send(failure("Flower's simulation", error))
+    end(start.folder)
+
+
+if __name__ == "__main__":
+    main()
