@@ -9,7 +9,6 @@ claims, keys are proof.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,8 +26,16 @@ from pfedul.flower.app_config import AppOptions
 from pfedul.protocol import Task
 from pfedul.run.assembly import ModelFactory
 from pfedul.settings import Settings, fixed
-from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.tables import Member, now
+from pfedul.store.ledger import Statement
+from pfedul.store.nodes import (
+    barred_keys,
+    bound_keys,
+    confirmed_row,
+    stranger_row,
+    traffic_row,
+    unconfirmed_erasures,
+)
+from pfedul.store.tables import Member
 
 Words = Mapping[str, Any]
 
@@ -56,7 +63,8 @@ def ask(
     traffic = Traffic()
     exchange = Exchange(server.grid, messages, deadline, traffic)
     answers = {key: _words(exchange.wait_for(key), action) for key in nodes}
-    return answers, [traffic_row(order.task, len(nodes), traffic)]
+    number = order.task.number
+    return answers, [traffic_row(action, number, len(nodes), asdict(traffic))]
 
 
 def _words(found: RecordDict | str, action: str) -> Words:
@@ -68,12 +76,6 @@ def _words(found: RecordDict | str, action: str) -> Words:
         return words if failure is None else {"failure": clean_text(failure)}
     except Exception as error:
         return {"failure": unreadable(error)}
-
-
-def traffic_row(task: Task, clients: int, traffic: Traffic) -> Statement:
-    """What a task took, in messages and bytes."""
-    about = {"action": task.action, "number": task.number, "clients": clients, "at": now()}
-    return insert("traffic", **about, **asdict(traffic))
 
 
 @dataclass(frozen=True)
@@ -89,22 +91,6 @@ class Introduced:
 def online_nodes(grid: Grid) -> dict[str, int]:
     """The key (SHA-256 of the public key) of every node that is connected -> its id now."""
     return {hashlib.sha256(node.public_key).hexdigest(): node.node_id for node in grid.get_nodes()}
-
-
-def bound_keys(ledger: Ledger) -> dict[str, str]:
-    """Client -> the key of its node."""
-    rows = ledger.rows("SELECT client, node_key FROM nodes ORDER BY client")
-    return {row["client"]: row["node_key"] for row in rows}
-
-
-def barred_keys(ledger: Ledger) -> set[str]:
-    """Keys of nodes whose client was forgotten."""
-    return {row["node_key"] for row in ledger.rows("SELECT node_key FROM barred")}
-
-
-def binding_row(client: str, key: str) -> Statement:
-    """A name bound to a key."""
-    return insert("nodes", client=client, node_key=key, bound_at=now())
 
 
 def ask_who(
@@ -153,7 +139,7 @@ def meet_strangers(server: Server, federation: Federation) -> list[Introduced]:
     claims, rows = ask_who(server, federation.settings, nodes)
     for key, claim in claims.items():
         name, reason = _refusal(claim, bound)
-        rows.append(insert("strangers", node_key=key, claim=name, reason=reason, at=now()))
+        rows.append(stranger_row(key, name, reason))
         server.tell(f"The node {key[:12]} gets nothing: {reason}.")
     ledger.write(rows)
     found = [claim for claim in claims.values() if isinstance(claim, Introduced)]
@@ -173,7 +159,7 @@ def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, st
 def confirm_erasures(server: Server, federation: Federation) -> None:
     """Ask those who are connected and have yet to confirm; note their receipts."""
     ledger = federation.store.ledger
-    waiting = ledger.rows("SELECT * FROM erasures WHERE confirmed_at IS NULL")
+    waiting = unconfirmed_erasures(ledger)
     online = online_nodes(server.grid) if waiting else {}
     for row in waiting:
         if row["node_key"] in online:
@@ -189,12 +175,6 @@ def _ask_one(server: Server, federation: Federation, row: Mapping[str, Any], nod
     if words.get("failure") or words.get("federation") != name:
         server.tell(f"{target} has not confirmed: {words.get('failure', 'an odd receipt')}.")
     else:
-        rows.append(_receipt_row(row, words))
+        rows.append(confirmed_row(row, words))
         server.tell(f"{target} confirms that its folder is erased.")
     ledger.write(rows)
-
-
-def _receipt_row(row: Mapping[str, Any], receipt: Words) -> Statement:
-    """How much was erased, not the hashes: they are of the target's tensors."""
-    kept = {key: receipt.get(key) for key in ("erased_at", "files", "bytes")}
-    return insert("erasures", **{**row, "confirmed_at": now(), "receipt": json.dumps(kept)})

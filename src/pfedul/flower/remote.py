@@ -5,10 +5,9 @@ The run folder, the rounds and the removals are those of every other engine.
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,7 @@ from pfedul.data.client_ids import check_ids
 from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.identity import (
-    Introduced,
-    Server,
-    ask_who,
-    binding_row,
-    bound_keys,
-    online_nodes,
-    traffic_row,
-)
+from pfedul.flower.identity import Introduced, Server, ask_who, online_nodes
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
 from pfedul.run.opening import check_same_settings, check_same_tensors
@@ -44,7 +35,15 @@ from pfedul.settings import (
     write_toml,
 )
 from pfedul.store.folder import refuse_unusable
-from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.ledger import Ledger, Statement
+from pfedul.store.nodes import (
+    binding_rows,
+    bound_keys,
+    data_digest,
+    read_inputs,
+    run_facts,
+    traffic_row,
+)
 from pfedul.store.paths import AT_NODES, INIT_FILE, LEDGER_FILE, SHARED_FILE
 from pfedul.store.store import Store
 from pfedul.store.tables import client_row, run_rows
@@ -96,14 +95,8 @@ def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federati
     check_clients(settings, [node.member.client for node in found])
     _refuse_clusters(settings)
     shared = read_tensors(bench.build_model(), bench.split.shared)
-    facts = {
-        "clients_at": AT_NODES,
-        "federation": uuid.uuid4().hex,
-        "input_shape": json.dumps(shape),
-        "classes": str(classes),
-    }
     rows = [*run_rows(), settings_row(settings), *_rows_of(found), *traffic]
-    rows += [insert("meta", key=key, value=value) for key, value in facts.items()]
+    rows += run_facts(shape, classes)
     store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
     return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
 
@@ -121,14 +114,14 @@ def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) 
         return {client: online[key] for client, key in bound.items() if key in online}
 
     def note(task: Task, clients: int, traffic: Traffic) -> None:
-        store.ledger.write([traffic_row(task, clients, traffic)])
+        row = traffic_row(task.action, task.number, clients, asdict(traffic))
+        store.ledger.write([row])
 
-    sql = "SELECT data_sha256 FROM clients WHERE client = ?"
     about = Federated(
         str(store.ledger.meta("federation")),
         fixed(settings),
         cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
-        lambda client: store.ledger.value(sql, client),
+        lambda client: data_digest(store.ledger, client),
     )
     return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 
@@ -214,12 +207,12 @@ def _agree(found: Sequence[Introduced]) -> tuple[tuple[int, ...], int]:
 
 def _rows_of(found: Sequence[Introduced]) -> list[Statement]:
     rows = [client_row(node.member, 0) for node in found]
-    return rows + [binding_row(node.member.client, node.key) for node in found]
+    return rows + [row for node in found for row in binding_rows(node.member.client, node.key)]
 
 
 def _bench_of(ledger: Ledger, settings: Settings, model: ModelFactory | None) -> Workbench:
-    shape = tuple(json.loads(str(ledger.meta("input_shape"))))
-    return assemble_at_server(settings, shape, int(str(ledger.meta("classes"))), model)
+    shape, classes = read_inputs(ledger)
+    return assemble_at_server(settings, shape, classes, model)
 
 
 def wait_for_nodes(server: Server, federation: Federation) -> list[str]:

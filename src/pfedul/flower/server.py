@@ -22,16 +22,15 @@ from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.down import scrub
 from pfedul.flower.deployment.layout import Layout
-from pfedul.flower.identity import Introduced, Server, binding_row, confirm_erasures, meet_strangers
+from pfedul.flower.identity import Introduced, Server, confirm_erasures, meet_strangers
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.run.admission import admit
 from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
-from pfedul.store.ledger import insert
+from pfedul.store.nodes import begin_action, binding_rows, end_action
 from pfedul.store.paths import refuse_links
 from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
-from pfedul.store.tables import no_stranger_row, now
 from pfedul.terminal.console import evaluation_data
 
 _LOG = logging.getLogger("flwr")
@@ -78,16 +77,13 @@ def _noted(
 ) -> dict[str, Any]:
     """Write down that an action was begun, and how it ended."""
     ledger = federation.store.ledger
-    number = 1 + (ledger.value("SELECT MAX(id) FROM actions") or 0)
-    row = {"id": number, "action": options.action, "started_at": now()}
-    ledger.write([insert("actions", **row)])
+    number = begin_action(ledger, options.action)
     try:
         result = act()
     except BaseException as error:
-        words = _result_of(error)
-        ledger.write([insert("actions", **row, finished_at=now(), result=words)])
+        end_action(ledger, number, _result_of(error))
         raise
-    ledger.write([insert("actions", **row, finished_at=now(), result="done")])
+    end_action(ledger, number, "done")
     return result
 
 
@@ -175,6 +171,5 @@ def _admit(
             waiting = ", ".join(sorted({node.member.client for node in newcomers})) or "nobody"
             raise PfedulError(f"No new node claims to be '{client}'; waiting: {waiting}.")
         member, key = (found[0].member, found[0].key) if found else (None, "")
-        rows = [binding_row(client, key), no_stranger_row(client, key)]
-        admit(federation, client, options.again, member, rows)
+        admit(federation, client, options.again, member, binding_rows(client, key))
     return {"admitted": options.clients, "joined_round": federation.rounds}

@@ -12,8 +12,10 @@ from pfedul.data.client_ids import check_ids, numbered_ids
 from pfedul.errors import PfedulError
 from pfedul.store.folder import own_errors, take_lock
 from pfedul.store.ledger import Ledger
+from pfedul.store.nodes import unconfirmed_erasures
 from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE, refuse_links
 from pfedul.store.requests import forgotten
+from pfedul.store.tables import read_members
 
 SUPERLINK = "superlink"
 """Name of the server's process; every other process bears the name of its client."""
@@ -173,14 +175,14 @@ def _standing(layout: Layout) -> Standing | None:
         return None
     ledger = Ledger(file, read_only=True)
     try:
-        active = ledger.rows("SELECT client FROM clients WHERE status = 'active'")
+        active = read_members(ledger)
         gone = set(forgotten(ledger))
-        owing = ledger.rows("SELECT target FROM erasures WHERE confirmed_at IS NULL")
+        owing = unconfirmed_erasures(ledger)
     finally:
         ledger.close()
     # Who has yet to confirm that its own folder is erased must be there to be asked.
     done = gone - {row["target"] for row in owing}
-    return Standing(frozenset(row["client"] for row in active), frozenset(done))
+    return Standing(frozenset(active), frozenset(done))
 
 
 def _as_before(layout: Layout, nodes: int | None) -> list[str]:
