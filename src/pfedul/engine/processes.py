@@ -23,7 +23,7 @@ import cloudpickle
 import torch
 
 from pfedul.base.tensors import Tensors
-from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
+from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import Hindrance, PfedulError
 from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
@@ -48,11 +48,11 @@ class Worker:
     lifeline: int
     buffers: list[SharedBuffer]
     free: list[int] = field(default_factory=lambda: list(range(BUFFERS_PER_WORKER)))
-    busy_with: Order | None = None
+    busy_with: WorkerOrder | None = None
 
 
 @dataclass(frozen=True)
-class Done:
+class ReadyReply:
     """A reply that waits for its turn, in a buffer of the worker that made it."""
 
     reply: Reply
@@ -88,10 +88,10 @@ class ProcessesEngine:
         """Give out the work in order, hand the replies back in order."""
         layout = self._shared.write(shared)
         waiting = deque(
-            Order(task, client, layout, locate_personal(client), 0) for client in clients
+            WorkerOrder(task, client, layout, locate_personal(client), 0) for client in clients
         )
         attempts = dict.fromkeys(clients, 0)
-        done: dict[str, Done] = {}
+        done: dict[str, ReadyReply] = {}
         try:
             for client in clients:
                 while client not in done:
@@ -116,7 +116,7 @@ class ProcessesEngine:
         while len(self._workers) < self._wanted:
             self._workers.append(self._hire())
 
-    def _give_out(self, waiting: deque[Order], attempts: dict[str, int]) -> None:
+    def _give_out(self, waiting: deque[WorkerOrder], attempts: dict[str, int]) -> None:
         """An order to each worker that is idle and has room for the answer."""
         self._staff()
         for worker in list(self._workers):
@@ -132,7 +132,7 @@ class ProcessesEngine:
             except OSError:
                 self._bury(worker, waiting)
 
-    def _collect(self, waiting: deque[Order], done: dict[str, Done]) -> None:
+    def _collect(self, waiting: deque[WorkerOrder], done: dict[str, ReadyReply]) -> None:
         """Wait until at least one worker answers or dies; nobody at work is for `_give_out`."""
         busy = {worker.line: worker for worker in self._workers if worker.busy_with is not None}
         for line in mp_connection.wait(list(busy)) if busy else ():
@@ -147,7 +147,7 @@ class ProcessesEngine:
             worker.busy_with = None
             done[message.reply.client] = _opened(message, worker)
 
-    def _bury(self, worker: Worker, waiting: deque[Order]) -> None:
+    def _bury(self, worker: Worker, waiting: deque[WorkerOrder]) -> None:
         """A worker is dead: what it was doing comes first again."""
         if worker.busy_with is not None:
             waiting.appendleft(worker.busy_with)
@@ -206,9 +206,9 @@ def worker_environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def _opened(answer: Answer, worker: Worker) -> Done:
+def _opened(answer: Answer, worker: Worker) -> ReadyReply:
     # Opened at once: the views hold the memory even if the worker dies before they are read.
-    return Done(open_answer(answer, worker.buffers[answer.buffer]), worker, answer.buffer)
+    return ReadyReply(open_answer(answer, worker.buffers[answer.buffer]), worker, answer.buffer)
 
 
 def _explain_deaths(client: str, code: int | None) -> str:

@@ -21,7 +21,7 @@ import torch
 from pfedul.base.tensorfile import read_file
 from pfedul.base.threads import warm_up
 from pfedul.client import Scratch, perform, scratch_of
-from pfedul.engine.messages import Answer, Failure, Order, Setup, attach_data, make_answer
+from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, attach_data, make_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError
 from pfedul.protocol import Workbench
@@ -38,7 +38,7 @@ def serve(
         line.send(failure("Setting up the model and the data", error))
         return
     while True:
-        order: Order = line.recv()
+        order: WorkerOrder = line.recv()
         line.send(carry_out(order, bench, scratch, shared, own[order.buffer]))
 
 
@@ -52,7 +52,7 @@ def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
 
 
 def carry_out(
-    order: Order, bench: Workbench, scratch: Scratch, shared: SharedBuffer, own: SharedBuffer
+    order: WorkerOrder, bench: Workbench, scratch: Scratch, shared: SharedBuffer, own: SharedBuffer
 ) -> Answer | Failure:
     """The answer to one order; what goes wrong in it is an answer too."""
     try:

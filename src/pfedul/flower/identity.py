@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from pfedul.base.tensorfile import is_digest
 from pfedul.data.client_ids import check_ids
 from pfedul.engine.flower.grid import Exchange, Traffic, lifetime, unreadable
-from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, clean_text, open_words, pack_order
+from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, clean_text, open_words, pack_order
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.app_config import AppOptions
@@ -41,7 +41,7 @@ Words = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Server:
+class FlowerServer:
     """Where the server stands: Flower's grid, what it was told, and the user's own model if any."""
 
     grid: Grid
@@ -51,7 +51,7 @@ class Server:
 
 
 def ask(
-    server: Server, order: Order, nodes: Mapping[str, int]
+    server: FlowerServer, order: NodeOrder, nodes: Mapping[str, int]
 ) -> tuple[dict[str, Words], list[Statement]]:
     """What each node answers, failures being words as well; and the ledger row of the traffic."""
     if not nodes:
@@ -94,10 +94,10 @@ def online_nodes(grid: Grid) -> dict[str, int]:
 
 
 def ask_who(
-    server: Server, settings: Settings, nodes: Mapping[str, int]
+    server: FlowerServer, settings: Settings, nodes: Mapping[str, int]
 ) -> tuple[dict[str, Introduced | str], list[Statement]]:
     """Ask nodes who they are; a text says why one cannot be taken."""
-    order = Order(Task("hello", 0), "", settings=fixed(settings))
+    order = NodeOrder(Task("hello", 0), "", settings=fixed(settings))
     answers, rows = ask(server, order, nodes)
     return {key: read_introduction(key, words) for key, words in answers.items()}, rows
 
@@ -126,7 +126,7 @@ def _count(value: object) -> int:
     return value
 
 
-def meet_strangers(server: Server, federation: Federation) -> list[Introduced]:
+def meet_strangers(server: FlowerServer, federation: Federation) -> list[Introduced]:
     """Ask nodes that are bound to no client who they are; returns those that claim a free name.
 
     Nodes of forgotten clients are not even asked. All of them get nothing, and are
@@ -156,7 +156,7 @@ def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, st
     return name, f'{name} is no client of this run (action="admit" makes it one)'
 
 
-def confirm_erasures(server: Server, federation: Federation) -> None:
+def confirm_erasures(server: FlowerServer, federation: Federation) -> None:
     """Ask those who are connected and have yet to confirm; note their receipts."""
     ledger = federation.store.ledger
     waiting = unconfirmed_erasures(ledger)
@@ -166,10 +166,12 @@ def confirm_erasures(server: Server, federation: Federation) -> None:
             _ask_one(server, federation, row, online[row["node_key"]])
 
 
-def _ask_one(server: Server, federation: Federation, row: Mapping[str, Any], node: int) -> None:
+def _ask_one(
+    server: FlowerServer, federation: Federation, row: Mapping[str, Any], node: int
+) -> None:
     ledger, target = federation.store.ledger, row["target"]
     name = str(ledger.meta("federation"))
-    order = Order(Task("erase", int(row["request"])), target, name)
+    order = NodeOrder(Task("erase", int(row["request"])), target, name)
     answers, rows = ask(server, order, {target: node})
     words = answers[target]
     if words.get("failure") or words.get("federation") != name:

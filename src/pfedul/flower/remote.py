@@ -17,7 +17,7 @@ from pfedul.data.client_ids import check_ids
 from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.identity import Introduced, Server, ask_who, online_nodes
+from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
 from pfedul.run.opening import check_same_settings, check_same_tensors
@@ -51,7 +51,7 @@ from pfedul.store.tables import client_row, run_rows
 WAIT_SECONDS = 1.0
 
 
-def open_or_create(server: Server, asked: dict[str, Any]) -> Federation:
+def open_or_create(server: FlowerServer, asked: dict[str, Any]) -> Federation:
     """The federation of the run folder; a new one with the nodes that are there."""
     path = Path(server.options.run).expanduser().resolve()
     if (path / LEDGER_FILE).is_file():
@@ -61,7 +61,7 @@ def open_or_create(server: Server, asked: dict[str, Any]) -> Federation:
     return create_remote(server, path, asked)
 
 
-def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
+def open_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Federation:
     """An existing run, at its last whole round."""
     stored = read_settings(path)
     if server.model is not None:  # what is given in Python wins over names in the config
@@ -85,7 +85,7 @@ def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation
         raise
 
 
-def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
+def create_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Federation:
     """A new run with the first nodes that come and say who they are."""
     refuse_unusable(path)
     settings = _first_settings(server, asked)
@@ -106,7 +106,9 @@ def _refuse_clusters(settings: Settings) -> None:
         raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
 
 
-def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) -> FlowerEngine:
+def _engine(
+    server: FlowerServer, store: Store, settings: Settings, bench: Workbench
+) -> FlowerEngine:
     """The engine of an open run: its clients are the nodes that their keys say they are."""
 
     def nodes() -> Mapping[str, int]:
@@ -126,7 +128,7 @@ def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) 
     return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 
 
-def _first_settings(server: Server, asked: dict[str, Any]) -> Settings:
+def _first_settings(server: FlowerServer, asked: dict[str, Any]) -> Settings:
     config = server.options.config
     known = {**(read_toml(Path(config).expanduser()) if config else {}), **asked}
     if server.options.nodes:
@@ -146,7 +148,7 @@ def _check_commits(settings: Settings) -> None:
         raise PfedulError("On Flower every round is committed; set checkpoint_every to 1.")
 
 
-def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
+def _gather(server: FlowerServer, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
     """Wait until so many nodes as there are to be clients have said who they are."""
     wanted = settings.clients or 1
     found: dict[str, Introduced] = {}
@@ -171,7 +173,7 @@ def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[
 
 
 def _sort_claims(
-    server: Server, claims: Mapping[str, Introduced | str], found: dict[str, Introduced]
+    server: FlowerServer, claims: Mapping[str, Introduced | str], found: dict[str, Introduced]
 ) -> list[str]:
     """Take in who can be taken in; returns why others cannot."""
     refused = []
@@ -185,7 +187,7 @@ def _sort_claims(
     return refused
 
 
-def _too_few(server: Server, found: int, wanted: int, refused: Sequence[str]) -> str:
+def _too_few(server: FlowerServer, found: int, wanted: int, refused: Sequence[str]) -> str:
     why = f" (refused: {refused[0]})" if refused else ""
     return (
         f"{found} of {wanted} clients came within {server.options.nodes_deadline:g} s{why}; "
@@ -215,7 +217,7 @@ def _bench_of(ledger: Ledger, settings: Settings, model: ModelFactory | None) ->
     return assemble_at_server(settings, shape, classes, model)
 
 
-def wait_for_nodes(server: Server, federation: Federation) -> list[str]:
+def wait_for_nodes(server: FlowerServer, federation: Federation) -> list[str]:
     """Wait for the nodes of all clients; returns who is still missing at the deadline."""
     ends = time.monotonic() + server.options.nodes_deadline
     while True:

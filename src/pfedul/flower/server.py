@@ -21,8 +21,8 @@ from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.down import scrub
-from pfedul.flower.deployment.layout import Layout
-from pfedul.flower.identity import Introduced, Server, confirm_erasures, meet_strangers
+from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.identity import FlowerServer, Introduced, confirm_erasures, meet_strangers
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.run.admission import admit
 from pfedul.run.assembly import ModelFactory
@@ -48,7 +48,7 @@ def server_app(model: ModelFactory | None = None) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         _LOG.addFilter(_one_sentence)
         options, asked = read_config(context.run_config)
-        result = run_action(Server(grid, options, model, _LOG.info), asked)
+        result = run_action(FlowerServer(grid, options, model, _LOG.info), asked)
         _LOG.info("%s: %s", options.action, json.dumps(result))
 
     return app
@@ -62,7 +62,7 @@ def _one_sentence(record: logging.LogRecord) -> bool:
     return True
 
 
-def run_action(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
+def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked for; returns what the command line prints as JSON."""
     options = server.options
     if options.action == "status":
@@ -94,7 +94,7 @@ def _result_of(error: BaseException) -> str:
     return str(error) if isinstance(error, PfedulError) else type(error).__name__
 
 
-def _act(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
+def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Settle what is owed to and by the nodes, then do the action."""
     missing = wait_for_nodes(server, federation)
     if missing:
@@ -121,7 +121,7 @@ def _run_path(options: AppOptions) -> Path:
     return Path(options.run).expanduser().resolve()
 
 
-def _catch_up(server: Server, federation: Federation) -> list[str]:
+def _catch_up(server: FlowerServer, federation: Federation) -> list[str]:
     """Who was away when a client was forgotten recalibrates now, if it is back."""
     done = federation.recalibrate()
     if done:
@@ -129,7 +129,7 @@ def _catch_up(server: Server, federation: Federation) -> list[str]:
     return done
 
 
-def _progress(server: Server) -> Callable[[Progress], None]:
+def _progress(server: FlowerServer) -> Callable[[Progress], None]:
     def tell(progress: Progress) -> None:
         if progress.loss is not None:
             accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.1%}"
@@ -140,9 +140,9 @@ def _progress(server: Server) -> Callable[[Progress], None]:
     return tell
 
 
-def _forget(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
+def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Finish the server's side first; then the target's own folder, if it can be reached."""
-    layout = Layout(_run_path(server.options))
+    layout = DeploymentPaths(_run_path(server.options))
     refuse_links(layout.folder)
     outcome = federation.forget(*server.options.clients, **asked)
     confirm_erasures(server, federation)

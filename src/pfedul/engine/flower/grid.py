@@ -19,7 +19,7 @@ from pfedul.base.tensorfile import as_hash, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.engine.flower.wire import (
     MESSAGE_TYPES,
-    Order,
+    NodeOrder,
     clean_text,
     open_reply,
     pack_order,
@@ -106,7 +106,7 @@ class FlowerEngine:
         locate_personal: LocatePersonal,
     ) -> Message:
         path = locate_personal(client)
-        order = Order(
+        order = NodeOrder(
             task,
             client,
             self._about.federation,

@@ -30,8 +30,8 @@ from flwr.simulation import run_simulation
 
 from pfedul.base.tensorfile import decode, encode, read_file
 from pfedul.engine.flower.sim_client import FAILURE, client_app
-from pfedul.engine.flower.sim_process import CLUSTER, Job, Packed, Ready, Start
-from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, open_reply, open_words, pack_order
+from pfedul.engine.flower.sim_process import CLUSTER, Packed, Ready, SimulationJob, Start
+from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, open_reply, open_words, pack_order
 from pfedul.engine.messages import Failure
 from pfedul.engine.processes import ATTEMPTS
 from pfedul.engine.sharedbuffer import Place, SharedBuffer
@@ -135,7 +135,7 @@ def serve_jobs(grid: Grid, line: Line, start: Start) -> None:
     line.send(greet(grid, nodes[start.clients[0]]))
     cpus = count_cpus()
     while True:
-        job: Job = line.receive()
+        job: SimulationJob = line.receive()
         for answer in Desk(grid, nodes, job, room_for(job, cpus)).answers():
             line.send(answer)
 
@@ -157,7 +157,7 @@ def greet(grid: Grid, node: int) -> Ready | Failure:
 class Desk:
     """Sends one job's orders out over Flower's grid and gathers the replies."""
 
-    def __init__(self, grid: Grid, nodes: dict[str, int], job: Job, room: int) -> None:
+    def __init__(self, grid: Grid, nodes: dict[str, int], job: SimulationJob, room: int) -> None:
         self._grid, self._nodes, self._job, self._room = grid, nodes, job, room
         self._shared = decode(job.shared)
         self._waiting = deque(zip(job.clients, job.personal, strict=True))
@@ -177,7 +177,7 @@ class Desk:
         while self._waiting and len(self._sent) + len(self._done) < self._room:
             client, file = self._waiting.popleft()
             personal = {} if file is None else read_file(file)
-            order = Order(self._job.task, client, shared=self._shared, personal=personal)
+            order = NodeOrder(self._job.task, client, shared=self._shared, personal=personal)
             message_type = MESSAGE_TYPES[order.task.action]
             [number] = self._grid.push_messages(
                 [Message(pack_order(order), self._nodes[client], message_type)]
@@ -222,7 +222,7 @@ def explained(reason: str, what: str) -> Failure:
     return Failure(what, sentence if died else None, reason)
 
 
-def room_for(job: Job, cpus: int) -> int:
+def room_for(job: SimulationJob, cpus: int) -> int:
     """Messages that may be under way: every worker's next one, and more if they are small."""
     files = [file.stat().st_size for file in job.personal if file is not None]
     largest = len(job.shared) + max(files, default=0)

@@ -16,8 +16,8 @@ from pfedul.base.tensorfile import decode, encode
 from pfedul.base.tensors import Tensors
 from pfedul.engine.flower import require_flower
 from pfedul.engine.flower.sim_process import (
-    Job,
     Packed,
+    SimulationJob,
     Simulator,
     Start,
     await_ready,
@@ -55,7 +55,7 @@ class FlowerSimulationEngine:
     ) -> Generator[Reply, None, None]:
         """Hand the whole task over; the simulator hands the replies back in order."""
         files = tuple(locate_personal(client) for client in clients)
-        job = Job(task, tuple(clients), files, encode(shared))
+        job = SimulationJob(task, tuple(clients), files, encode(shared))
         awaited = len(clients)
         try:
             simulator = self._started()

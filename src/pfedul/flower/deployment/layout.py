@@ -22,7 +22,7 @@ SUPERLINK = "superlink"
 
 
 @dataclass(frozen=True)
-class Layout:
+class DeploymentPaths:
     """The paths of one deployment; all of them are absolute."""
 
     run: Path
@@ -95,7 +95,7 @@ class Layout:
         return sorted(file.name.removesuffix(".pub") for file in self.keys.glob("*.pub"))
 
 
-def new_layout(run: Path) -> Layout:
+def new_layout(run: Path) -> DeploymentPaths:
     """The layout for a deployment that may not exist yet; refuses places that cannot hold one."""
     if run.exists() and not run.is_dir():
         raise PfedulError(f"{run} is a file, not a run folder; give another path.")
@@ -104,7 +104,7 @@ def new_layout(run: Path) -> Layout:
     return _without_links(run)
 
 
-def existing_layout(run: Path) -> Layout:
+def existing_layout(run: Path) -> DeploymentPaths:
     """The layout of a deployment that is there."""
     layout = _without_links(run)
     if not layout.record.is_file():
@@ -112,8 +112,8 @@ def existing_layout(run: Path) -> Layout:
     return layout
 
 
-def _without_links(run: Path) -> Layout:
-    layout = Layout(Path(os.path.abspath(run)))
+def _without_links(run: Path) -> DeploymentPaths:
+    layout = DeploymentPaths(Path(os.path.abspath(run)))
     refuse_links(layout.run)
     refuse_links(layout.folder)
     return layout
@@ -124,7 +124,7 @@ def _is_ours(run: Path) -> bool:
 
 
 @contextmanager
-def alone(layout: Layout) -> Iterator[None]:
+def alone(layout: DeploymentPaths) -> Iterator[None]:
     """Keeps two commands from starting or ending the same processes at once."""
     with own_errors(layout.folder):
         layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -136,7 +136,7 @@ def alone(layout: Layout) -> Iterator[None]:
 DEFAULT_NODES = 3
 
 
-def node_names(layout: Layout, nodes: int | None, clients: Sequence[str]) -> list[str]:
+def node_names(layout: DeploymentPaths, nodes: int | None, clients: Sequence[str]) -> list[str]:
     """The clients whose nodes are to run."""
     if nodes is not None and clients:
         raise PfedulError("Give either --nodes or --clients.")
@@ -154,7 +154,7 @@ class Standing:
     done: frozenset[str]
 
 
-def _of_run(layout: Layout, standing: Standing, nodes: int | None) -> list[str]:
+def _of_run(layout: DeploymentPaths, standing: Standing, nodes: int | None) -> list[str]:
     """The clients of the run, and others that have a node: newcomers, and those yet to erase."""
     count = len(standing.active)
     if nodes not in {None, count}:
@@ -168,7 +168,7 @@ def _of_run(layout: Layout, standing: Standing, nodes: int | None) -> list[str]:
     return sorted(wanted)
 
 
-def _standing(layout: Layout) -> Standing | None:
+def _standing(layout: DeploymentPaths) -> Standing | None:
     """None where there is no run yet."""
     file = layout.run / LEDGER_FILE
     if not file.is_file():
@@ -185,7 +185,7 @@ def _standing(layout: Layout) -> Standing | None:
     return Standing(frozenset(active), frozenset(done))
 
 
-def _as_before(layout: Layout, nodes: int | None) -> list[str]:
+def _as_before(layout: DeploymentPaths, nodes: int | None) -> list[str]:
     known = layout.clients()
     if nodes is None and known:
         return known

@@ -23,7 +23,7 @@ import psutil
 
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.files import PRIVATE, write
-from pfedul.flower.deployment.layout import SUPERLINK, Layout
+from pfedul.flower.deployment.layout import SUPERLINK, DeploymentPaths
 
 MARK = "PFEDUL_PROCESS"
 """The variable of the environment that children inherit."""
@@ -150,7 +150,7 @@ def _still_there(processes: Sequence[Process], marks: Sequence[str]) -> set[psut
 
 
 @dataclass(frozen=True)
-class Record:
+class DeploymentRecord:
     """A deployment's processes, those that have ended included: their ports are used again.
 
     `token` marks the processes of this deployment and all that they start.
@@ -181,7 +181,7 @@ class Record:
         """What all processes of the deployment bear."""
         return f"{self.token}/"
 
-    def with_process(self, process: Process) -> Record:
+    def with_process(self, process: Process) -> DeploymentRecord:
         others = [item for item in self.processes if item.name != process.name]
         in_order = sorted([*others, process], key=lambda item: (item.name != SUPERLINK, item.name))
         return replace(self, processes=tuple(in_order))
@@ -191,13 +191,13 @@ def new_token() -> str:
     return secrets.token_hex(8)
 
 
-def read_record(layout: Layout) -> Record | None:
+def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
     """None where nothing was ever started."""
     if not layout.record.is_file():
         return None
     words = json.loads(layout.record.read_bytes())
     processes = words.pop("processes")
-    return Record(**words, processes=tuple(_process(item) for item in processes))
+    return DeploymentRecord(**words, processes=tuple(_process(item) for item in processes))
 
 
 def _process(words: dict[str, object]) -> Process:
@@ -206,6 +206,6 @@ def _process(words: dict[str, object]) -> Process:
     return Process(**words, command=tuple(command))  # type: ignore[arg-type]
 
 
-def write_record(layout: Layout, record: Record) -> None:
+def write_record(layout: DeploymentPaths, record: DeploymentRecord) -> None:
     text = json.dumps(asdict(record), indent=2) + "\n"
     write(layout.record, text.encode(), PRIVATE)

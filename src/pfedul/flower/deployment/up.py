@@ -31,9 +31,15 @@ from pfedul.flower.deployment.environment import (
     reachable,
 )
 from pfedul.flower.deployment.files import EXECUTABLE, write
-from pfedul.flower.deployment.layout import SUPERLINK, Layout, alone, new_layout, node_names
+from pfedul.flower.deployment.layout import (
+    SUPERLINK,
+    DeploymentPaths,
+    alone,
+    new_layout,
+    node_names,
+)
 from pfedul.flower.deployment.processes import (
-    Record,
+    DeploymentRecord,
     end,
     last_line,
     new_token,
@@ -65,8 +71,8 @@ class Wish:
 class Deployment:
     """What runs after `up`: the record, the nodes' ids at the server, and what was started."""
 
-    layout: Layout
-    record: Record
+    layout: DeploymentPaths
+    record: DeploymentRecord
     node_ids: dict[str, int]
     started: tuple[str, ...]
 
@@ -90,13 +96,13 @@ def bring_up(run: Path, wish: Wish) -> Deployment:
     return Deployment(layout, call.record, node_ids, tuple(call.started))
 
 
-def _record_for(layout: Layout, wish: Wish) -> Record:
+def _record_for(layout: DeploymentPaths, wish: Wish) -> DeploymentRecord:
     """The record of before, or a new one, with what is wished for."""
     before = read_record(layout)
     data_root = None if wish.data_root is None else str(wish.data_root.absolute())
     if before is None:
         host = wish.host or LOOPBACK
-        return Record(new_token(), host, _port(host, wish.port), data_root)
+        return DeploymentRecord(new_token(), host, _port(host, wish.port), data_root)
     wanted = replace(
         before,
         host=wish.host or before.host,
@@ -124,7 +130,7 @@ def _port(host: str, wanted: int) -> int:
     return port
 
 
-def _write_files(layout: Layout, record: Record, names: Sequence[str]) -> None:
+def _write_files(layout: DeploymentPaths, record: DeploymentRecord, names: Sequence[str]) -> None:
     layout.database.parent.mkdir(parents=True, exist_ok=True)
     for name in names:
         layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -140,13 +146,13 @@ def _write_files(layout: Layout, record: Record, names: Sequence[str]) -> None:
 class _Call:
     """One call of `up`: what it has started so far, so that a failure can take it back."""
 
-    def __init__(self, layout: Layout, record: Record, deadline: float) -> None:
+    def __init__(self, layout: DeploymentPaths, record: DeploymentRecord, deadline: float) -> None:
         self.layout = layout
         self.record = record
         self.started: list[str] = []
         self._deadline = deadline
         where = address(reachable(record.host), record.port)
-        self._server = control.Server(where, layout.authority)
+        self._server = control.Superlink(where, layout.authority)
 
     def start_server(self) -> None:
         """Start the server, unless it runs, and wait until it answers."""
@@ -157,7 +163,7 @@ class _Call:
             self._start(SUPERLINK, server_command(self.layout, self.record), where)
         self._wait([SUPERLINK], lambda: [SUPERLINK] if self._nodes() is None else [])
 
-    def _nodes(self) -> dict[bytes, control.Node] | None:
+    def _nodes(self) -> dict[bytes, control.KnownNode] | None:
         """The nodes that the server knows; None where it does not answer."""
         try:
             return control.nodes(self._server)
@@ -174,7 +180,7 @@ class _Call:
                 command = node_command(self.layout, self.record, name, port)
                 self._start(name, command, address(LOOPBACK, port))
 
-    def _admit(self, name: str, known: dict[bytes, control.Node]) -> None:
+    def _admit(self, name: str, known: dict[bytes, control.KnownNode]) -> None:
         """Make sure that the server will let this node in."""
         node = known.get(public_form(node_key(self.layout, name)))
         if node is not None and node.status == UNREGISTERED:
@@ -246,7 +252,7 @@ def app_config(run: Path, nodes: int) -> dict[str, Any]:
     return {**defaults(), "run": str(run), "nodes": nodes}
 
 
-def write_app(layout: Layout, nodes: int) -> None:
+def write_app(layout: DeploymentPaths, nodes: int) -> None:
     """The app that nodes and server run; its code is this package, which they have installed."""
     app = {
         "publisher": "pfedul",
@@ -266,14 +272,14 @@ def write_app(layout: Layout, nodes: int) -> None:
     _write_toml(layout.app / "pyproject.toml", {"project": project, "tool": {"flwr": {"app": app}}})
 
 
-def write_connection(layout: Layout, address: str) -> None:
+def write_connection(layout: DeploymentPaths, address: str) -> None:
     """Tells Flower's command line where the server is."""
     connection = {"address": address, "root-certificates": str(layout.authority)}
     words = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
     _write_toml(layout.home / "config.toml", words)
 
 
-def write_script(layout: Layout, host: str) -> None:
+def write_script(layout: DeploymentPaths, host: str) -> None:
     """`flwr` with this deployment's home and environment."""
     exports = "".join(
         f"export {key}={shlex.quote(value)}\n"
