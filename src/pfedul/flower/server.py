@@ -30,8 +30,9 @@ from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.nodes import begin_action, binding_rows, end_action
 from pfedul.store.paths import refuse_links
-from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
+from pfedul.store.requests import NOT_CONFIRMED, read_request
 from pfedul.terminal.console import evaluation_data
+from pfedul.unlearn.outcome import read_outcome
 
 _LOG = logging.getLogger("flwr")
 
