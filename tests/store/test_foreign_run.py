@@ -10,6 +10,7 @@ import pytest
 from helpers.toys import create, reopen
 from pfedul import PfedulError
 from pfedul.status import read_status
+from pfedul.store.copies import sweep
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import check_move, inside
 
@@ -168,3 +169,12 @@ def test_a_report_of_any_name_can_be_removed_but_not_written():
     for staged in ("staging/1/reports/x", "staging/1/reports/../../x"):
         with pytest.raises(PfedulError):
             check_move(staged, staged.removeprefix("staging/1/"))
+
+
+@pytest.mark.parametrize("name", ["oracles", "rehearsal", "comparisons"])
+def test_sweeping_follows_no_link_either(name, run, home):
+    (run / name).symlink_to(home)
+    before = contents(home)
+    with pytest.raises(PfedulError, match="is a symbolic link"):
+        sweep(run, [])
+    assert contents(home) == before
