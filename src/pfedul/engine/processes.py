@@ -102,23 +102,23 @@ class ProcessesEngine:
                 yield item.reply
                 item.worker.free.append(item.buffer)
         finally:
-            self._clear_desks()
+            self._reset()
 
-    def _clear_desks(self) -> None:
-        """After a run that was left half-way: nobody works on it, no answer waits in a buffer."""
+    def _reset(self) -> None:
+        """After a run that was left half-way: end its busy workers and free all buffers."""
         for worker in [worker for worker in self._workers if worker.busy_with is not None]:
-            self._dismiss(worker)
+            self._end_worker(worker)
         for worker in self._workers:
             worker.free = list(range(BUFFERS_PER_WORKER))
 
-    def _staff(self) -> None:
-        """As many workers as there should be."""
+    def _fill_up(self) -> None:
+        """Start workers until there are as many as there should be."""
         while len(self._workers) < self._wanted:
-            self._workers.append(self._hire())
+            self._workers.append(self._start_worker())
 
     def _give_out(self, waiting: deque[WorkerOrder], attempts: dict[str, int]) -> None:
         """An order to each worker that is idle and has room for the answer."""
-        self._staff()
+        self._fill_up()
         for worker in list(self._workers):
             if not waiting or worker.busy_with is not None or not worker.free:
                 continue
@@ -130,7 +130,7 @@ class ProcessesEngine:
             try:
                 worker.line.send(order)
             except OSError:
-                self._bury(worker, waiting)
+                self._drop_dead(worker, waiting)
 
     def _collect(self, waiting: deque[WorkerOrder], done: dict[str, ReadyReply]) -> None:
         """Wait until at least one worker answers or dies; nobody at work is for `_give_out`."""
@@ -140,20 +140,20 @@ class ProcessesEngine:
             try:
                 message = worker.line.recv()
             except (EOFError, OSError):
-                self._bury(worker, waiting)
+                self._drop_dead(worker, waiting)
                 continue
             if isinstance(message, Failure):
                 raise as_error(message)
             worker.busy_with = None
             done[message.reply.client] = _opened(message, worker)
 
-    def _bury(self, worker: Worker, waiting: deque[WorkerOrder]) -> None:
-        """A worker is dead: what it was doing comes first again."""
+    def _drop_dead(self, worker: Worker, waiting: deque[WorkerOrder]) -> None:
+        """Remove a dead worker; its order is the next to be given out."""
         if worker.busy_with is not None:
             waiting.appendleft(worker.busy_with)
-        self._dismiss(worker)
+        self._end_worker(worker)
 
-    def _hire(self) -> Worker:
+    def _start_worker(self) -> Worker:
         ours, theirs = socket.socketpair()
         alive, lifeline = os.pipe()
         buffers = [SharedBuffer() for _ in range(BUFFERS_PER_WORKER)]
@@ -170,7 +170,7 @@ class ProcessesEngine:
             worker.line.send(self._setup)
         return worker
 
-    def _dismiss(self, worker: Worker) -> None:
+    def _end_worker(self, worker: Worker) -> None:
         self._workers.remove(worker)
         worker.line.close()
         os.close(worker.lifeline)
@@ -183,7 +183,7 @@ class ProcessesEngine:
     def close(self) -> None:
         """End the workers; their memory goes with them."""
         for worker in list(self._workers):
-            self._dismiss(worker)
+            self._end_worker(worker)
         self._data.close()
         self._shared.close()
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pfedul.base.tensors import Tensors
 
-_ALIGNMENT = 64  # as torch's own allocator does, so that computing on a view is as fast
+_ALIGNMENT = 64  # as torch's own allocator does, so computing on a view is as fast
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class SharedBuffer:
         return layout
 
     def read(self, layout: Places) -> Tensors:
-        """Views of the tensors, without a copy: they change when the buffer is written anew."""
+        """Views of the tensors, without a copy: they change when the buffer is written again."""
         memory = self._mapped(max((place.end for place in layout.values()), default=0))
         return {name: _view(memory, place) for name, place in layout.items()}
 

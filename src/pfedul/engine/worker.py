@@ -1,7 +1,7 @@
 """A worker process: waits for orders, does them for one client at a time, answers.
 
 Started by the `processes` engine as `python -m pfedul.engine.worker`. It never
-imports the user's main script, so that scripts need no `__main__` guard.
+imports the user's main script, so scripts need no `__main__` guard.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
 def carry_out(
     order: WorkerOrder, bench: Workbench, scratch: Scratch, shared: SharedBuffer, own: SharedBuffer
 ) -> Answer | Failure:
-    """The answer to one order; what goes wrong in it is an answer too."""
+    """The answer to one order; an error in it is returned as a Failure."""
     try:
         personal = {} if order.personal is None else read_file(order.personal)
         tensors = shared.read(order.shared)

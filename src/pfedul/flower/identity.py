@@ -1,9 +1,10 @@
-"""Who is who: a client's name is bound to the key with which its node proves itself.
+"""Who the nodes are: each client's name is bound to the key of its node.
 
-Flower's superlink lets only nodes in whose public keys are registered, and says
-which key a node has. The first node that claims a name has it from then on, by
-its key; a node that claims a name that is another's gets nothing. Names are
-claims, keys are proof.
+Flower's superlink accepts only nodes with registered public keys, and says which
+key a node has. The first node that claims a name keeps it; a node that claims a
+name bound to another key gets nothing. Questions to nodes (who are you, erase your
+folder) are answered in words; no tensor goes out with them. A forgotten client is
+asked to erase its own folder until it confirms that it has.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Words = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FlowerServer:
-    """Where the server stands: Flower's grid, what it was told, and the user's own model if any."""
+    """Flower's grid, the options of this action, the user's own model if any, and a log."""
 
     grid: Grid
     options: AppOptions
@@ -53,7 +54,7 @@ class FlowerServer:
 def ask(
     server: FlowerServer, order: NodeOrder, nodes: Mapping[str, int]
 ) -> tuple[dict[str, Words], list[Statement]]:
-    """What each node answers, failures being words as well; and the ledger row of the traffic."""
+    """Each node's answer (a failure is one too), and the ledger row of the traffic."""
     if not nodes:
         return {}, []
     action, deadline = order.task.action, server.options.answer_deadline

@@ -18,6 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from pfedul.data.client_ids import check_ids
 from pfedul.errors import PfedulError
+from pfedul.evaluation import evaluation_data
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.down import scrub
@@ -31,7 +32,6 @@ from pfedul.status import read_status
 from pfedul.store.nodes import begin_action, binding_rows, end_action
 from pfedul.store.paths import refuse_links
 from pfedul.store.requests import NOT_CONFIRMED, read_request
-from pfedul.terminal.console import evaluation_data
 from pfedul.unlearn.outcome import read_outcome
 
 _LOG = logging.getLogger("flwr")

@@ -120,7 +120,7 @@ _SEEN = "SELECT value FROM requests, json_each(requests.targets)"
 
 
 def sealed_copy(source: Path, run: Path, name: str) -> Path:
-    """Copy a run folder to the rehearsal of `run`, so that a client can be forgotten in the copy.
+    """Copy a run folder to the rehearsal of `run`, to forget a client in the copy.
 
     Tensor files are hard links: a run replaces its files and never writes to them.
     """

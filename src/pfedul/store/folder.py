@@ -60,7 +60,7 @@ def refuse_unusable(path: Path) -> None:
 _BEFORE_A_RUN = {
     *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
 }
-"""A deployment, and what a process left that was killed while it moved a new run beside it."""
+"""A deployment, and what a process left that was killed while it moved a new run next to it."""
 
 
 _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
@@ -73,7 +73,7 @@ def claim(draft: Path, path: Path, lock: FileLock) -> FileLock:
     if _WINDOWS:  # no folder can be renamed there while a file in it is open
         lock.release()
     if (path / DEPLOYMENT).is_dir():
-        _move_beside_deployment(draft, path)
+        _move_next_to_deployment(draft, path)
     else:
         _rename(draft, path)
     return take_lock(path) if _WINDOWS else lock
@@ -88,7 +88,7 @@ def _rename(draft: Path, path: Path) -> None:
         raise PfedulError(_HOLDS_A_RUN.format(path)) from None
 
 
-def _move_beside_deployment(draft: Path, path: Path) -> None:
+def _move_next_to_deployment(draft: Path, path: Path) -> None:
     """Entry by entry, the ledger last: without it the folder is not yet a run."""
     if (path / LEDGER_FILE).exists():
         raise PfedulError(_HOLDS_A_RUN.format(path))

@@ -1,6 +1,6 @@
 """The ledger of a run: an SQLite file that says what happened.
 
-Rows that speak of one client name it in a column `client`, so that they can be
+Rows that speak of one client name it in a column `client`, so they can be
 erased with it. Deleted content is overwritten at once (`secure_delete`), and no
 write-ahead log outlives a commit.
 """
@@ -32,7 +32,7 @@ CREATE TABLE audit_clients (
 _UPGRADES = {"2": _AUDIT_TABLES}
 """What an older format lacks: added by whoever opens such a ledger to work on it.
 
-To readers it looks as if it were there and empty; the file stays as it is, so that the
+To readers it looks as if it were there and empty; the file stays as it is, so the
 version that wrote it can go on with it.
 """
 

@@ -124,7 +124,7 @@ class FlowerEngine:
 
 
 class Exchange:
-    """Messages that were sent; replies are fetched one at a time, so that memory holds but one."""
+    """Messages that were sent; replies are fetched one at a time, to hold only one in memory."""
 
     def __init__(
         self, grid: Grid, messages: Mapping[str, Message], deadline: float, traffic: Traffic

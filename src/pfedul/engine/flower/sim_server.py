@@ -148,7 +148,7 @@ def await_nodes(grid: Grid, clients: tuple[str, ...]) -> dict[str, int]:
 
 
 def greet(grid: Grid, node: int) -> Ready | Failure:
-    """Have one worker set up, so that what is wrong with all of them is known at once."""
+    """Have one worker set up, so a fault that all of them have is known at once."""
     message = Message(RecordDict(), node, MESSAGE_TYPES["hello"])
     [reply] = grid.send_and_receive([message])
     return failure_in(reply, "Setting up the model and the data") or Ready()
@@ -259,7 +259,7 @@ def remove_after_us(folder: Path) -> int:
     """Have the folder removed when this process ends, even if a dying Ray takes it along.
 
     Returns the descriptor whose closing tells that we have ended. The process that
-    waits for it is no child of ours, as `end` waits for all of those.
+    waits for it is not our child, because `end` waits for all of those.
     """
     told, ours = os.pipe()
     script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'

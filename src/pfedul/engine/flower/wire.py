@@ -56,7 +56,7 @@ class NodeOrder:
 def pack_order(order: NodeOrder, shared: ArrayRecord | None = None) -> RecordDict:
     """An order as the content of a message.
 
-    `shared`: the shared tensors, packed already, so that orders to many clients hold
+    `shared`: the shared tensors, packed already, so orders to many clients hold
     one copy of them.
     """
     words = {

@@ -26,7 +26,7 @@ class Ended:
 def bring_down(run: Path) -> Ended:
     """End the nodes, then the server, and all that they have started.
 
-    Nodes go first, so that they can still tell the server that they leave.
+    Nodes go first, so they can still tell the server that they leave.
     """
     layout = existing_layout(run)
     with alone(layout):

@@ -144,7 +144,7 @@ def _write_files(layout: DeploymentPaths, record: DeploymentRecord, names: Seque
 
 
 class _Call:
-    """One call of `up`: what it has started so far, so that a failure can take it back."""
+    """One call of `up`: what it has started so far, to undo it after a failure."""
 
     def __init__(self, layout: DeploymentPaths, record: DeploymentRecord, deadline: float) -> None:
         self.layout = layout
