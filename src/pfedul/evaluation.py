@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,3 +193,18 @@ def _check(before: Accuracies, after: Accuracies) -> None:
             raise PfedulError(
                 f"The accuracies of client '{client}' must be numbers from 0 up; measure it again."
             )
+
+
+def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
+    """The JSON form of an evaluation."""
+    worst = evaluation.clients[evaluation.worst]
+    return {
+        "round": evaluation.round,
+        "mean": evaluation.mean,
+        "worst": {"client": evaluation.worst, "accuracy": worst.accuracy},
+        "spread": evaluation.spread,
+        "clients": [
+            {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
+            for client, s in evaluation.clients.items()
+        ],
+    }

@@ -35,7 +35,7 @@ from pfedul.report import save_plan, save_score_map
 from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
 from pfedul.status import read_status
 from pfedul.store.audits import best_audit, differences, read_audits
-from pfedul.store.copies import doomed_folders
+from pfedul.store.copies import obsolete_folders
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal import audit as show_audit
 from pfedul.terminal import choices as show_methods
@@ -300,7 +300,7 @@ def _dry_run(
 def _doomed_folders(federation: Federation, clients: tuple[str, ...]) -> list[str]:
     """Oracles and comparisons that these clients are in."""
     run, present = federation.store.path, set(federation.clients) - set(clients)
-    return [f"{folder.relative_to(run)}/" for folder in doomed_folders(run, present)]
+    return [f"{folder.relative_to(run)}/" for folder in obsolete_folders(run, present)]
 
 
 def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> None:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
+from pfedul.evaluation import evaluation_data as evaluation_data
 from pfedul.federation import Progress
 
 WIDTH_OF_FILES = 120
@@ -214,20 +215,6 @@ def sparkline(values: list[float], width: int = 40) -> str:
     low, high = min(chosen), max(chosen)
     scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BLOCKS[round((value - low) * scale)] for value in chosen)
-
-
-def evaluation_data(found: Evaluation) -> dict[str, Any]:
-    """The JSON form of an evaluation."""
-    return {
-        "round": found.round,
-        "mean": found.mean,
-        "worst": {"client": found.worst, "accuracy": found.clients[found.worst].accuracy},
-        "spread": found.spread,
-        "clients": [
-            {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
-            for client, s in found.clients.items()
-        ],
-    }
 
 
 def evaluation(found: Evaluation) -> None:
