@@ -10,14 +10,13 @@ from pathlib import Path
 
 import click
 
-from pfedul.cli.main import main
+from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records import RECORDS
-from pfedul.terminal import choices as show_methods
-from pfedul.terminal import console as show
+from pfedul.terminal.choices import choice_rows, dataset_rows, defaults_of, personalization_rows
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
 
@@ -62,15 +61,28 @@ def choices_page() -> str:
         "(`dirichlet:0.5`), and lists are joined by plus signs (`classes=0+1`).\n"
     )
     tables = {
-        "Data sets": show.dataset_rows(DATASETS),
-        "Partitions": show.choice_rows(PARTITIONS),
-        "Models": show.choice_rows(MODELS),
-        "Personalisations": show.personalization_rows(PERSONALIZATIONS),
-        "Corrections": show.choice_rows(CORRECTIONS),
-        "Records": show_methods.record_rows(RECORDS, METHODS),
+        "Data sets": dataset_rows(DATASETS),
+        "Partitions": choice_rows(PARTITIONS),
+        "Models": choice_rows(MODELS),
+        "Personalisations": personalization_rows(PERSONALIZATIONS),
+        "Corrections": choice_rows(CORRECTIONS),
+        "Records": record_rows(),
     }
     sections = [f"## {title}\n\n{_markdown(rows)}" for title, rows in tables.items()]
     return "# Choices\n\n" + NOTE + intro + "\n" + "\n".join(sections)
+
+
+def record_rows() -> list[dict[str, str]]:
+    """What training can record, and for which methods."""
+    return [
+        {
+            "record": f"`{record.name}`",
+            "what it keeps": record.summary,
+            "memory": record.memory,
+            "for": ", ".join(f"`{item.name}`" for item in METHODS if record.name in item.needs),
+        }
+        for record in RECORDS
+    ]
 
 
 def methods_page() -> str:
@@ -82,7 +94,27 @@ def methods_page() -> str:
         "starts over or `--recalibrate` is given (`pfedul` always recalibrates). How each was\n"
         "adapted and checked: [methods-notes.md](methods-notes.md).\n"
     )
-    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(show_methods.table_rows(METHODS))
+    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(method_rows())
+
+
+def method_rows() -> list[dict[str, str]]:
+    """A row for each method."""
+    return [
+        {
+            "method": f"`{method.name}`",
+            "what it does": method.summary,
+            "options": ", ".join(f"{key}={value}" for key, value in defaults_of(method).items()),
+            "records": "+".join(method.needs) or "none",
+            "their memory": method.memory,
+            "target takes part": "yes" if method.target_works else "no",
+            "who works": method.who,
+            "rounds": method.rounds,
+            "guarantee": method.guarantee,
+            "paper": method.paper,
+            "trap avoided": method.avoids,
+        }
+        for method in METHODS
+    ]
 
 
 def _markdown(rows: list[dict[str, str]]) -> str:

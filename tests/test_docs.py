@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pfedul.cli.main import main
+from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS

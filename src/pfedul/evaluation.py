@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,19 @@ class Evaluation:
     def spread(self) -> float:
         """Standard deviation of accuracy over clients."""
         return pstdev(score.accuracy for score in self.clients.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The evaluation as plain data."""
+        return {
+            "round": self.round,
+            "mean": self.mean,
+            "worst": {"client": self.worst, "accuracy": self.clients[self.worst].accuracy},
+            "spread": self.spread,
+            "clients": [
+                {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
+                for client, s in self.clients.items()
+            ],
+        }
 
 
 Accuracies = Mapping[str, float]

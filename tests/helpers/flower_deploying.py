@@ -17,8 +17,8 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from pfedul.base.tensorfile import as_hash, digest_file, read_file
+from pfedul.cli import Commands
 from pfedul.cli.deploy import down, up
-from pfedul.cli.main import SentenceErrors
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import node_key, public_form
 from pfedul.flower.deployment.environment import address
@@ -26,7 +26,7 @@ from pfedul.flower.deployment.layout import SUPERLINK, Layout
 from pfedul.flower.deployment.processes import end, family, moment
 from pfedul.flower.deployment.record import Record, read_record
 
-COMMANDS = SentenceErrors(commands={"up": up, "down": down})
+COMMANDS = Commands(commands={"up": up, "down": down})
 
 
 def call(*words: str | Path) -> Result:

@@ -1,4 +1,4 @@
-"""The commands `rehearse`, `audit` and `report`: they parse and print, nothing else."""
+"""The commands `rehearse`, `audit` and `report`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from pfedul.store.audits import Audit
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import AT_NODES, LEDGER_FILE, REPORTS
-from pfedul.terminal import audit as show_audit
-from pfedul.terminal import console as show
-from pfedul.terminal import removal as show_removal
+from pfedul.terminal.audit import print_audit, print_price
+from pfedul.terminal.console import line, waiting
+from pfedul.terminal.removal import stage_bars
 from pfedul.unlearn.options import ForgetOptions
 
 _level = click.option(
@@ -44,7 +44,7 @@ _oracles = click.option(
 
 
 def refuse_nodes(run: Path) -> None:
-    """An audit asks models about samples, and clients on machines of their own keep theirs."""
+    """Refuse a run whose clients keep their samples on other machines: an audit needs them."""
     require_run(run)
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
         if ledger.meta("clients_at") == AT_NODES:
@@ -82,18 +82,18 @@ def rehearse(
     evidence over.
     """
     from pfedul.audit.rehearsal import Rehearsal
-    from pfedul.audit.rehearsal import rehearse as do_it
+    from pfedul.audit.rehearsal import rehearse as run_rehearsal
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
-        wish = ForgetOptions(**given(options))
-        asked = Rehearsal(federation, clients, wish, away, level_of(level, oracles))
-        asked.check()
-        show_audit.price(asked.price())
-        with show_removal.stages() as on_stage:
-            found = do_it(asked, on_stage)
-        then = f"pfedul forget {run} {asked.removal_words}, then pfedul report {run}"
-    _print_audit(found, as_json, then)
+        forget_options = ForgetOptions(**given(options))
+        rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
+        rehearsal.check()
+        print_price(rehearsal.price())
+        with stage_bars() as on_stage:
+            result = run_rehearsal(rehearsal, on_stage)
+    forget = f"pfedul forget {run} {rehearsal.removal_words}"
+    _print_result(result, as_json, f"{forget}, then pfedul report {run}")
 
 
 @example("pfedul audit runs/digits --target-data client-03.npz")
@@ -137,19 +137,19 @@ def audit(
                 f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz."
             )
         data = brought_data(federation, removal.targets, target_data)
-        asked = Inquiry(federation, removal, data, level_of(level, oracles))
-        asked.check()
-        show_audit.price(asked.price())
-        with show_removal.stages() as on_stage:
-            found = audit_after(asked, on_stage)
-    _print_audit(found, as_json, f"pfedul report {run}")
+        inquiry = Inquiry(federation, removal, data, level_of(level, oracles))
+        inquiry.check()
+        print_price(inquiry.price())
+        with stage_bars() as on_stage:
+            result = audit_after(inquiry, on_stage)
+    _print_result(result, as_json, f"pfedul report {run}")
 
 
-def _print_audit(found: Audit, as_json: bool, then: str) -> None:
+def _print_result(result: Audit, as_json: bool, next_command: str) -> None:
     if as_json:
-        print_json({"audit": found.number, **found.evidence, "clients": found.clients})
+        print_json({"audit": result.number, **result.evidence, "clients": result.clients})
     else:
-        show_audit.audit(found.evidence, then)
+        print_audit(result.evidence, next_command)
 
 
 def _make_folder(path: Path) -> None:
@@ -186,7 +186,7 @@ def report(run: Path, form: str, request: int | None, output: Path | None, as_js
     from pfedul.report import FORMATS, write_report
     from pfedul.report.material import read_material
 
-    with show.waiting("Writing the report"):
+    with waiting("Writing the report"):
         material = read_material(run, request)
         path = output or run / REPORTS / FORMATS[form].file_name
         _make_folder(path.parent)
@@ -194,4 +194,4 @@ def report(run: Path, form: str, request: int | None, output: Path | None, as_js
     if as_json:
         print_json({"report": str(path), "format": form})
     else:
-        show.line(f"Wrote {path}")
+        line(f"Wrote {path}")

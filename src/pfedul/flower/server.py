@@ -33,7 +33,6 @@ from pfedul.status import read_status
 from pfedul.store.ledger import insert
 from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
 from pfedul.store.tables import no_stranger_row, now
-from pfedul.terminal.console import evaluation_data
 
 _LOG = logging.getLogger("flwr")
 
@@ -117,7 +116,7 @@ def _act(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[
     if options.action == "forget":
         return _forget(server, federation, asked)
     if options.action == "evaluate":
-        return evaluation_data(federation.evaluate())
+        return federation.evaluate().as_json()
     federation.train(asked.get("rounds"), _progress(server))
     return read_status(_run_path(options))
 
