@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 from pfedul.errors import PfedulError
-from pfedul.report.html import as_html
+from pfedul.report.blocks import Figure, Page
 from pfedul.report.markdown import as_markdown
+from pfedul.report.material import Json
 from pfedul.report.page import report_content
-from pfedul.report.view import Json
+from pfedul.report.style import SERIES
+from pfedul.report.svg import render
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,29 @@ def _as_json(material: Json) -> str:
         raise PfedulError(
             "The material has a figure that is not a number; measure it again."
         ) from None
+
+
+def as_html(page: Page, paper: bool = False) -> str:
+    """`paper`: light colours and the layout of print, on the screen as well."""
+    template = _environment().get_template("page.html")
+    numbers = count(1)
+
+    def picture(figure: Figure) -> Markup:
+        # Made by us from escaped text: the only markup that the template takes as it is.
+        return Markup(render(figure, f"f{next(numbers)}"))
+
+    return template.render(page=page, paper=paper, picture=picture, series=SERIES)
+
+
+def _environment() -> Environment:
+    """Every value is escaped: names of clients are text of strangers."""
+    return Environment(
+        loader=PackageLoader("pfedul.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 FORMATS = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,15 @@ from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE
 from pfedul.store.requests import DONE, Request, read_outcome, read_requests
+
+Json = Mapping[str, Any]
+
+NO_EVIDENCE = (
+    "No rehearsal was made, so nothing is known of what was forgotten; "
+    "run pfedul rehearse before pfedul forget, or pfedul audit after it."
+)
+NOT_FORGOTTEN_YET = "No client was forgotten in this run: what follows is about a rehearsal."
+NOTHING_AT_ALL = "No client was forgotten in this run, and no removal was rehearsed."
 
 
 def read_material(run: Path, number: int | None = None) -> dict[str, Any]:
@@ -52,3 +63,76 @@ def _applies(outcome: dict[str, Any] | None, audit: Audit | None) -> dict[str, A
         return None
     found = differences(audit.evidence, outcome)
     return {"holds": not found, "differences": found}
+
+
+@dataclass(frozen=True)
+class View:
+    """What a report is made of; every part but the run may be missing.
+
+    `applies` says whether the evidence holds for the tensors that the request
+    left behind; it is missing where there is nothing to compare.
+    """
+
+    run: Json
+    settings: str
+    request: Json | None
+    evidence: Json | None
+    clients: Mapping[str, Json]
+    applies: Json | None
+
+    @staticmethod
+    def of(material: Json) -> View:
+        """Read the material as the loader gives it."""
+        return View(
+            run=material.get("run") or {},
+            settings=material.get("settings") or "",
+            request=material.get("request"),
+            evidence=material.get("evidence"),
+            clients=material.get("clients") or {},
+            applies=material.get("applies"),
+        )
+
+    @property
+    def found(self) -> Json:
+        """The evidence, or nothing at all."""
+        return self.evidence or {}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Who was forgotten, or was to be in the rehearsal."""
+        return tuple((self.request or self.found).get("targets") or ())
+
+    @property
+    def plan(self) -> Json | None:
+        """The plan of the act; of the rehearsal where there was no act."""
+        return (self.request or {}).get("plan") or self.found.get("plan")
+
+    @property
+    def outcome(self) -> Json:
+        """What was done for the request; in the rehearsal where there was no act."""
+        return self.request or self.found.get("outcome") or {}
+
+    @property
+    def options(self) -> Json:
+        """The options of forget."""
+        return (self.request or self.found).get("options") or {}
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the evidence is about the tensors of the run; None if that is not known."""
+        return None if self.applies is None else bool(self.applies["holds"])
+
+    def tests(self) -> list[Json]:
+        """The tests that the verdict rests on."""
+        return list(self.found.get("tests") or ())
+
+    def accuracies(self) -> dict[str, tuple[float, float]]:
+        """Remaining client -> accuracy before and after."""
+        before, after = (self.outcome.get(key) or {} for key in ("before", "after"))
+        if before:
+            return {client: (before[client], after[client]) for client in before if client in after}
+        return {
+            client: (row["before"], row["after"])
+            for client, row in self.clients.items()
+            if row.get("before") is not None and row.get("after") is not None
+        }

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pfedul.base.text import cleaned, joined
 from pfedul.report.blocks import Page
-from pfedul.report.sections.attacks import attacks_section
+from pfedul.report.material import Json, View
+from pfedul.report.sections.attacks import attacks_section, controls_section
 from pfedul.report.sections.clients import clients_section
-from pfedul.report.sections.controls import controls_section
 from pfedul.report.sections.cost import cost_section
 from pfedul.report.sections.glossary import glossary_section
 from pfedul.report.sections.layers import layers_section
-from pfedul.report.sections.repeat import repeat_section
-from pfedul.report.sections.request import request_section
+from pfedul.report.sections.request import repeat_section, request_section
 from pfedul.report.sections.verdict import banner
-from pfedul.report.view import Json, View
 
 
 def report_content(material: Json) -> Page:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
+from pfedul.report.material import View
 from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
-from pfedul.report.view import View
 
 _SILENT = "No accuracies of remaining clients were kept, so nothing is known of what it cost them."
 

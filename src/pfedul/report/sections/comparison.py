@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pfedul.base.text import number, with_interval
 from pfedul.report.blocks import Block, Figure, Gallery, Table, Text
+from pfedul.report.material import Json, View
 from pfedul.report.plots.rows import Row, Scale, common_ends, rows_figure
 from pfedul.report.sections.models import in_words, marks_of, model_rows, three_cells
 from pfedul.report.style import legend_of
-from pfedul.report.view import Json, View
 
 FINDINGS = {
     "leak": "✗ leak",

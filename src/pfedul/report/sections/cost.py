@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pfedul.base.text import MISSING, counted, human_bytes, number
 from pfedul.report.blocks import Block, Section, Table, Text
-from pfedul.report.view import View
+from pfedul.report.material import View
 
 
 def cheaper(view: View) -> float | None:

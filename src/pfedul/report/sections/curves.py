@@ -8,11 +8,10 @@ from itertools import groupby
 
 from pfedul.base.text import counted, percent
 from pfedul.report.blocks import Block, Figure, Gallery, Table
-from pfedul.report.plots.curves import draw_relearning, draw_roc
-from pfedul.report.plots.histograms import draw_distributions
+from pfedul.report.material import Json, View
+from pfedul.report.plots.curves import draw_distributions, draw_relearning, draw_roc
 from pfedul.report.sections.models import in_order
 from pfedul.report.style import legend_of
-from pfedul.report.view import Json, View
 
 _SQUARE = (340, 300)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from pfedul.base.text import counted, joined, number, percent, sentence, shortened, typeset
 from pfedul.report.blocks import Block, Figure, Gallery, Section, Table, Text
+from pfedul.report.material import Json, View
 from pfedul.report.plots.layers import Paint, ScoreBar, draw_score_map, draw_scores
 from pfedul.report.style import INK, SERIES
-from pfedul.report.view import Json, View
 
 _PAGE_PAINT = Paint(SERIES["chosen"].colour, SERIES["other"].colour, INK)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pfedul.base.text import number, span, with_interval
 from pfedul.report.blocks import Block, Gallery, Heading, Table, Text
+from pfedul.report.material import Json, View
 from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
 from pfedul.report.sections.comparison import FINDINGS
 from pfedul.report.sections.models import in_order, in_words, marks_of, model_rows, three_cells
 from pfedul.report.style import legend_of
-from pfedul.report.view import Json, View
 
 _KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answers", 1.0))
 

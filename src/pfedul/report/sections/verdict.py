@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pfedul.base.text import counted, extent, joined, number, span
 from pfedul.report.blocks import Banner, Tile
+from pfedul.report.material import NO_EVIDENCE, NOTHING_AT_ALL, View
 from pfedul.report.sections.cost import cheaper
-from pfedul.report.view import NO_EVIDENCE, NOTHING_AT_ALL, View
 
 
 @dataclass(frozen=True)
