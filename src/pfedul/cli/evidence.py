@@ -25,7 +25,7 @@ from pfedul.errors import PfedulError
 from pfedul.store.audits import Audit
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.paths import AT_NODES, LEDGER_FILE, REPORTS
+from pfedul.store.paths import AT_NODES, LEDGER_FILE
 from pfedul.terminal.audit import print_audit, print_price
 from pfedul.terminal.console import line, waiting
 from pfedul.terminal.removal import stage_bars
@@ -152,14 +152,6 @@ def _print_result(result: Audit, as_json: bool, next_command: str) -> None:
         print_audit(result.evidence, next_command)
 
 
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f"cannot be written to {path}: {error.strerror}"
-        raise PfedulError(f"The report {why}.") from None
-
-
 @example("pfedul report runs/digits --format html")
 @click.command()
 @run_argument
@@ -181,16 +173,13 @@ def _make_folder(path: Path) -> None:
 def report(run: Path, form: str, request: int | None, output: Path | None, as_json: bool) -> None:
     """Write what is known of a removal as a page: verdict, evidence, cost, how to repeat it.
 
-    One file that opens from disk without a network. It only reads RUN.
+    One file that opens from disk without a network. With --output RUN is only read and
+    may be in use. Pages in RUN/reports are erased by the next removal.
     """
-    from pfedul.report import FORMATS, write_report
-    from pfedul.report.material import read_material
+    from pfedul.report import write_report
 
     with waiting("Writing the report"):
-        material = read_material(run, request)
-        path = output or run / REPORTS / FORMATS[form].file_name
-        _make_folder(path.parent)
-        write_report(material, form, path)
+        path = write_report(run, form, request, output)
     if as_json:
         print_json({"report": str(path), "format": form})
     else:

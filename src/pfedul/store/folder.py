@@ -132,6 +132,17 @@ def take_lock(path: Path, *, create: bool = True) -> IO[str]:
     return file
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a run folder within the block."""
+    with own_errors(path):
+        lock = take_lock(path)
+    try:
+        yield
+    finally:
+        lock.close()
+
+
 def _is_alive(pid: str) -> bool:
     try:
         os.kill(int(pid), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pfedul.base.text import MISSING
 from pfedul.report.blocks import Block, Heading, Section, Table, Text
-from pfedul.report.material import NO_EVIDENCE, Json, View
+from pfedul.report.material import NO_EVIDENCE, Json, Material
 from pfedul.report.sections.comparison import comparison_blocks
 from pfedul.report.sections.curves import distribution_blocks, relearn_blocks, roc_blocks
 from pfedul.report.sections.measures import (
@@ -25,21 +25,21 @@ _AFTER = (
 )
 
 
-def attacks_section(view: View) -> Section:
+def attacks_section(material: Material) -> Section:
     """From the judgement at a glance down to single figures."""
-    if view.evidence is None:
+    if not material.evidence:
         return Section("attacks", _TITLE, (Text(NO_EVIDENCE, "warning"),))
-    after = [Text(_AFTER, "note")] if view.found.get("kind") == "audit" else []
+    after = [Text(_AFTER, "note")] if material.evidence.get("kind") == "audit" else []
     blocks = [
-        *(Text(_HOW), *after, *_surfaces(view)),
-        *_headed("Tests", comparison_blocks(view)),
-        *_headed("ROC curves", roc_blocks(view)),
-        *_headed("Members and non-members", distribution_blocks(view)),
-        *_headed("Relearning", relearn_blocks(view)),
-        *single_client_blocks(view),
-        *distance_blocks(view),
-        *backdoor_blocks(view),
-        *measure_blocks(view),
+        *(Text(_HOW), *after, *_surfaces(material)),
+        *_headed("Tests", comparison_blocks(material)),
+        *_headed("ROC curves", roc_blocks(material)),
+        *_headed("Members and non-members", distribution_blocks(material)),
+        *_headed("Relearning", relearn_blocks(material)),
+        *single_client_blocks(material),
+        *distance_blocks(material),
+        *backdoor_blocks(material),
+        *measure_blocks(material),
     ]
     return Section("attacks", _TITLE, tuple(blocks))
 
@@ -51,8 +51,8 @@ def _headed(title: str, blocks: list[Block]) -> list[Block]:
     return [Heading(title), *blocks] if blocks else []
 
 
-def _surfaces(view: View) -> list[Block]:
-    surfaces = view.found.get("surfaces") or ()
+def _surfaces(material: Material) -> list[Block]:
+    surfaces = material.evidence.get("surfaces") or ()
     if not surfaces:
         return []
     rows = tuple(
@@ -75,9 +75,9 @@ _WHY = (
 _HOLDS = {True: "✓ yes", False: "✗ no", None: "? cannot be told"}
 
 
-def controls_section(view: View) -> Section:
+def controls_section(material: Material) -> Section:
     """Each control with what it must do and whether it did."""
-    controls = view.found.get("controls") or ()
+    controls = material.evidence.get("controls") or ()
     if not controls:
         silent = "No controls were run, so nothing speaks for the audit itself."
         return Section("controls", "Controls of the audit", (Text(silent, "warning"),))
@@ -87,7 +87,7 @@ def controls_section(view: View) -> Section:
         tuple(_row(control) for control in controls),
         words=5,
     )
-    return Section("controls", "Controls of the audit", (Text(_WHY), *_broken(view), table))
+    return Section("controls", "Controls of the audit", (Text(_WHY), *_broken(material), table))
 
 
 def _row(control: Json) -> tuple[str, ...]:
@@ -100,8 +100,10 @@ def _row(control: Json) -> tuple[str, ...]:
     )
 
 
-def _broken(view: View) -> list[Block]:
-    names = [control["name"] for control in view.found["controls"] if control["holds"] is False]
+def _broken(material: Material) -> list[Block]:
+    names = [
+        control["name"] for control in material.evidence["controls"] if control["holds"] is False
+    ]
     if not names:
         return []
     return [Text(f"These controls do not hold: {', '.join(names)}. Trust no verdict.", "warning")]
