@@ -79,7 +79,9 @@ def record_rows() -> list[dict[str, str]]:
             "record": f"`{record.name}`",
             "what it keeps": record.summary,
             "memory": record.memory,
-            "for": ", ".join(f"`{item.name}`" for item in METHODS if record.name in item.needs),
+            "for": ", ".join(
+                f"`{item.name}`" for item in METHODS if record.name in item.needs.records
+            ),
         }
         for record in RECORDS
     ]
@@ -104,14 +106,14 @@ def method_rows() -> list[dict[str, str]]:
             "method": f"`{method.name}`",
             "what it does": method.summary,
             "options": ", ".join(f"{key}={value}" for key, value in defaults_of(method).items()),
-            "records": "+".join(method.needs) or "none",
-            "their memory": method.memory,
-            "target takes part": "yes" if method.target_works else "no",
-            "who works": method.who,
-            "rounds": method.rounds,
-            "guarantee": method.guarantee,
-            "paper": method.paper,
-            "trap avoided": method.avoids,
+            "records": "+".join(method.needs.records) or "none",
+            "their memory": method.about.memory,
+            "target takes part": "yes" if method.needs.target else "no",
+            "who works": method.about.who,
+            "rounds": method.about.rounds,
+            "guarantee": method.about.guarantee,
+            "paper": method.about.paper,
+            "trap avoided": method.about.avoids,
         }
         for method in METHODS
     ]

@@ -61,7 +61,7 @@ def test_a_list_of_methods_is_read_with_its_options():
 def test_all_is_every_method_and_its_variants():
     labels = {cell.label for cell in cells_of(["all"], [None])}
     assert labels >= {method.name for method in METHODS}
-    assert labels >= {label for method in METHODS for label in method.variants}
+    assert labels >= {label for method in METHODS for label in method.about.variants}
 
 
 def test_each_cell_is_there_once_for_each_seed():

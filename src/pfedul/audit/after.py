@@ -30,6 +30,7 @@ from pfedul.run.retrained import Recipe, oracle_recipes
 from pfedul.store import audits as ledger_of
 from pfedul.store import requests
 from pfedul.store.paths import SHARED_FILE
+from pfedul.unlearn.outcome import read_outcome
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
@@ -99,7 +100,7 @@ def audit_after(asked: Inquiry, on_stage: OnStage | None = None) -> ledger_of.Au
     tell("attacks", 0, 1)
     found = examined(examiner, [], federation.bench, GONE)
     tell("attacks", 1, 1)
-    outcome = requests.read_outcome(federation.store.ledger, asked.request)
+    outcome = read_outcome(federation.store.ledger, asked.request)
     evidence = {
         **circumstances(federation, ledger_of.AFTER_THE_FACT, asked.command(), asked.level.name),
         **removal_part(federation, outcome, oracles),

@@ -19,6 +19,7 @@ from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.protocol import OnStage, Reply, Task
 from pfedul.run.retrained import Recipe, lend, open_recipe, replies_left, rounds_done
+from pfedul.run.training import compute_round
 from pfedul.store import requests
 from pfedul.store.copies import TWIN_COPY, sealed_copy
 from pfedul.store.paths import SHARED_FILE
@@ -29,7 +30,7 @@ from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.removal import forget
 
 if TYPE_CHECKING:
-    from pfedul.federation import Federation
+    from pfedul.run.run import Run as Federation
 
 
 def check_ready(federation: Federation, targets: Sequence[str], what: str) -> None:
@@ -220,7 +221,7 @@ def one_more_round(federation: Federation, targets: Sequence[str]) -> State:
     def keep(reply: Reply) -> None:
         personal[reply.client] = _own(reply.personal)
 
-    result = federation.compute_round(federation.rounds + 1, federation.clients, keep)
+    result = compute_round(federation, federation.rounds + 1, federation.clients, keep)
     stale = {target: personal.pop(target) for target in targets}
     return served(federation.clusters, result.shared, personal, stale)
 

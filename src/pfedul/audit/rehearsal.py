@@ -41,8 +41,8 @@ from pfedul.run.retrained import Recipe, oracle_recipes, replies_left, twin_reci
 from pfedul.store import audits as ledger_of
 from pfedul.store.copies import COPY, clear_rehearsal, copies_erased
 from pfedul.unlearn.checks import check_away, check_method
+from pfedul.unlearn.inspection import known_scores
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.scores import known_scores
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation

@@ -13,7 +13,7 @@ from pfedul.personalization import Recalibration
 from pfedul.protocol import Task, Workbench
 
 if TYPE_CHECKING:
-    from pfedul.federation import Federation
+    from pfedul.run.run import Run as Federation
 
 MOST_EPOCHS = 50
 """For the head that a target fits on an oracle; more epochs than that change it no more."""

@@ -39,9 +39,9 @@ from pfedul.terminal.removal import (
     stage_bars,
 )
 from pfedul.unlearn.checks import check_away, check_method, check_targets
+from pfedul.unlearn.erasure import files_to_erase
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.removal import doomed_files
 
 
 @example("pfedul inspect runs/digits --client client-03 --correction reset")
@@ -180,14 +180,14 @@ def _dry_run(
     check_away(federation, clients, away)
     check_method(federation, clients, options, away)
     method, method_options = METHODS.parse(options.method)
-    if method.plans:
+    if method.does.plans:
         _inspect_targets(federation, clients, given_options, as_json)
     elif as_json:
         print_json(method_row(method, method_options))
     else:
         print_method(method, method_options)
     if not as_json:
-        files = doomed_files(federation, clients, options)
+        files = files_to_erase(federation, clients, options)
         erased = ", ".join([*files, *_erased_folders(federation, clients)])
         line(f"Would erase: {erased or 'no file'}, and the ledger's rows of them.")
 

@@ -27,7 +27,7 @@ from pfedul.settings import Settings
 from pfedul.unlearn.base import Method
 
 if TYPE_CHECKING:
-    from pfedul.federation import Federation
+    from pfedul.run.run import Run as Federation
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,13 @@ class Base:
 
 def needs_own_base(federation: Federation, method: Method) -> bool:
     """Whether the run was trained in another layout than the method needs."""
-    return bool(method.layout) and not federation.clusters.several
+    return bool(method.needs.layout) and not federation.clusters.several
 
 
 def branched_from(federation: Federation, method: Method, folder: Path) -> Path:
     """The run that cells of a method branch from, in the comparison of this folder."""
     if needs_own_base(federation, method):
-        return _place(folder, method.layout)
+        return _place(folder, method.needs.layout)
     return federation.store.path
 
 

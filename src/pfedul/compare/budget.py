@@ -25,7 +25,7 @@ def with_budget(
     """
     _, own = METHODS.parse(cell.options.method)
     unit = _unit(cell, cells, found)
-    if not cell.method.budgeted or own.cpu_seconds is not None or unit is None:
+    if not cell.method.does.budgeted or own.cpu_seconds is not None or unit is None:
         return cell.options
     method = write(cell.method.name, replace(own, cpu_seconds=unit))
     return replace(cell.options, method=method)

@@ -78,7 +78,7 @@ def _expanded(wish: str) -> list[str]:
     parts = [part.strip() for part in re.split(r",(?!\s*[\w-]+=)", wish)]
     if wish.strip() and any(not part or part.startswith(",") for part in parts):
         raise PfedulError(f"A name is missing in '{wish}'; put one comma between two methods.")
-    every = [label for method in METHODS for label in (method.name, *method.variants)]
+    every = [label for method in METHODS for label in (method.name, *method.about.variants)]
     return [label for part in parts if part for label in (every if part == ALL else [part])]
 
 

@@ -136,7 +136,7 @@ def _own_bases(asked: Comparing, folder: Path, on_stage: OnStage) -> dict[str, B
         method, known = cell.method, read_result(folder, cell)
         if known is None and method.name not in found and needs_own_base(federation, method):
             found[method.name] = base_for(
-                federation, asked.targets, folder, method.layout, on_stage
+                federation, asked.targets, folder, method.needs.layout, on_stage
             )
     return found
 
@@ -183,8 +183,8 @@ def _worked(
 
 def _in_order(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     """Budgets are known when the others are done."""
-    first = [cell for cell in cells if not cell.method.budgeted]
-    return first, [cell for cell in cells if cell.method.budgeted]
+    first = [cell for cell in cells if not cell.method.does.budgeted]
+    return first, [cell for cell in cells if cell.method.does.budgeted]
 
 
 def _known_results(asked: Comparing, earlier: Sequence[Cell], folder: Path) -> dict[str, Result]:

@@ -99,7 +99,7 @@ def cell_row(cell: Cell, result: Mapping[str, Any], run: Path) -> Row:
     base: Row = {
         "label": cell.label,
         "method": cell.method.name,
-        "control": cell.method.control,
+        "control": cell.method.about.control,
         "seed": cell.seed,
         "failure": result["failure"],
     }
@@ -153,9 +153,9 @@ def stored_bytes(run: Path, method: Method) -> int:
     """What training keeps on disk for a method: the files of the records it needs, and where
     it needs clusters the models of all of them but one, and their checkpoints.
     """
-    if "clusters" in method.layout:
+    if "clusters" in method.needs.layout:
         return _record_bytes(run, Path(CHECKPOINTS).name) + _further_models(run)
-    return _record_bytes(run, *method.needs)
+    return _record_bytes(run, *method.needs.records)
 
 
 def _record_bytes(run: Path, *wanted: str) -> int:

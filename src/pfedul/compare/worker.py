@@ -35,7 +35,7 @@ from pfedul.store.copies import copy_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.store import Store
-from pfedul.unlearn.outcome import Outcome
+from pfedul.unlearn.outcome import Outcome, read_outcome
 from pfedul.unlearn.removal import forget
 
 
@@ -112,7 +112,7 @@ def _forgotten(branch: Federation, order: Order, tell: OnStage) -> Outcome:
     if all(target in done for target in order.targets):
         last = done[order.targets[0]]
         if last.status == requests.DONE:
-            return requests.read_outcome(branch.store.ledger, last)
+            return read_outcome(branch.store.ledger, last)
     return forget(branch, order.targets, order.options, on_stage=tell)
 
 

@@ -15,7 +15,8 @@ from pfedul.store.audits import Audit, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE
-from pfedul.store.requests import DONE, Request, read_outcome, read_requests
+from pfedul.store.requests import DONE, Request, read_requests
+from pfedul.unlearn.outcome import read_outcome
 
 Json = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 
 from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
-from pfedul.federation import Progress
+from pfedul.run.training import Progress
 from pfedul.terminal.console import ProgressLog, error_console, line, table
 
 Json = dict[str, Any]
