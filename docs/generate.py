@@ -1,11 +1,12 @@
-"""Writes the pages of the docs that are made from the code: cli.md and choices.md.
+"""Writes the docs pages that are generated from the code (see `PAGES`).
 
-`make docs` runs it; a test fails when the pages on disk are not what it makes.
+`make docs` runs it; a test fails if a page on disk differs from what it makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import click
@@ -24,11 +25,6 @@ NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
 HERE = Path(__file__).parent
 
 
-def pages() -> dict[str, str]:
-    """File name -> text of each generated page."""
-    return {"cli.md": cli_page(), "choices.md": choices_page(), "methods.md": methods_page()}
-
-
 def cli_page() -> str:
     """Every command with its help."""
     sections = ["# Command line\n\n" + NOTE + _help("pfedul", main)]
@@ -40,8 +36,8 @@ def cli_page() -> str:
 
 def _run_config() -> str:
     intro = (
-        "`flwr run APP pfedul -c 'key=value ...'`, text in double quotes (docs/flower.md). Beside\n"
-        "these keys, `train` takes the options of `pfedul train`, `forget` and `inspect` those of\n"
+        "`flwr run APP pfedul -c 'key=value ...'`, text in double quotes (docs/flower.md).\n"
+        "Besides these keys, `train` takes the options of `pfedul train`, `forget` and `inspect` those of\n"
         "`pfedul forget`, without the two hyphens: `local-epochs=5`. What belongs to another\n"
         "action is passed over. `action` is one of " + ", ".join(ACTIONS) + ".\n\n"
     )
@@ -88,7 +84,7 @@ def record_rows() -> list[dict[str, str]]:
 
 
 def methods_page() -> str:
-    """What there is to know of every method."""
+    """Every method, then every option."""
     intro = (
         "`pfedul forget RUN --client ID --method NAME`, with options as `NAME:key=value,...`.\n"
         "Every method changes shared tensors only; the target's personal part and records are\n"
@@ -96,7 +92,27 @@ def methods_page() -> str:
         "starts over or `--recalibrate` is given (`pfedul` always recalibrates). How each was\n"
         "adapted and checked: [methods-notes.md](methods-notes.md).\n"
     )
-    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(method_rows())
+    options = "\n## Options\n\n" + _markdown(option_rows())
+    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(method_rows()) + options
+
+
+def option_rows() -> list[dict[str, str]]:
+    """A row for each option of each method that has a help text."""
+    return [
+        {
+            "method": f"`{method.name}`",
+            "option": f"`{spec.name}`",
+            "default": _shown(spec.default),
+            "meaning": spec.metadata["help"],
+        }
+        for method in METHODS
+        for spec in fields(method.options)
+        if spec.metadata.get("help")
+    ]
+
+
+def _shown(default: object) -> str:
+    return "" if default is None or default is MISSING else f"`{default}`"
 
 
 def method_rows() -> list[dict[str, str]]:
@@ -129,7 +145,10 @@ def _markdown(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines()) + "\n"
 
 
+PAGES = {"cli.md": cli_page, "choices.md": choices_page, "methods.md": methods_page}
+
+
 if __name__ == "__main__":
-    for name, text in pages().items():
-        (HERE / name).write_text(text, encoding="utf-8")
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")
         click.echo(f"wrote docs/{name}")
