@@ -37,9 +37,9 @@ def cli_page() -> str:
 def _run_config() -> str:
     intro = (
         "`flwr run APP pfedul -c 'key=value ...'`, text in double quotes (docs/flower.md).\n"
-        "Besides these keys, `train` takes the options of `pfedul train`, `forget` and `inspect` those of\n"
-        "`pfedul forget`, without the two hyphens: `local-epochs=5`. What belongs to another\n"
-        "action is passed over. `action` is one of " + ", ".join(ACTIONS) + ".\n\n"
+        "`train` also takes the options of `pfedul train`, `forget` and `inspect` those of\n"
+        "`pfedul forget`, without the two hyphens: `local-epochs=5`. Keys of other actions\n"
+        "are ignored. `action` is one of " + ", ".join(ACTIONS) + ".\n\n"
     )
     return "## The run config of the Flower app\n\n" + intro + _markdown(rows())
 
