@@ -1,33 +1,28 @@
-"""Writes the pages of the docs that are made from the code: cli.md and choices.md.
+"""Writes the docs pages that are generated from the code (see `PAGES`).
 
-`make docs` runs it; a test fails when the pages on disk are not what it makes.
+`make docs` runs it; a test fails if a page on disk differs from what it makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import click
 
-from pfedul.cli.main import main
+from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records import RECORDS
-from pfedul.terminal import choices as show_methods
-from pfedul.terminal import console as show
+from pfedul.terminal.choices import choice_rows, dataset_rows, defaults_of, personalization_rows
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
 
 NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
 HERE = Path(__file__).parent
-
-
-def pages() -> dict[str, str]:
-    """File name -> text of each generated page."""
-    return {"cli.md": cli_page(), "choices.md": choices_page(), "methods.md": methods_page()}
 
 
 def cli_page() -> str:
@@ -41,10 +36,10 @@ def cli_page() -> str:
 
 def _run_config() -> str:
     intro = (
-        "`flwr run APP pfedul -c 'key=value ...'`, text in double quotes (docs/flower.md). Beside\n"
-        "these keys, `train` takes the options of `pfedul train`, `forget` and `inspect` those of\n"
-        "`pfedul forget`, without the two hyphens: `local-epochs=5`. What belongs to another\n"
-        "action is passed over. `action` is one of " + ", ".join(ACTIONS) + ".\n\n"
+        "`flwr run APP pfedul -c 'key=value ...'`, text in double quotes (docs/flower.md).\n"
+        "`train` also takes the options of `pfedul train`, `forget` and `inspect` those of\n"
+        "`pfedul forget`, without the two hyphens: `local-epochs=5`. Keys of other actions\n"
+        "are ignored. `action` is one of " + ", ".join(ACTIONS) + ".\n\n"
     )
     return "## The run config of the Flower app\n\n" + intro + _markdown(rows())
 
@@ -62,19 +57,34 @@ def choices_page() -> str:
         "(`dirichlet:0.5`), and lists are joined by plus signs (`classes=0+1`).\n"
     )
     tables = {
-        "Data sets": show.dataset_rows(DATASETS),
-        "Partitions": show.choice_rows(PARTITIONS),
-        "Models": show.choice_rows(MODELS),
-        "Personalisations": show.personalization_rows(PERSONALIZATIONS),
-        "Corrections": show.choice_rows(CORRECTIONS),
-        "Records": show_methods.record_rows(RECORDS, METHODS),
+        "Data sets": dataset_rows(DATASETS),
+        "Partitions": choice_rows(PARTITIONS),
+        "Models": choice_rows(MODELS),
+        "Personalisations": personalization_rows(PERSONALIZATIONS),
+        "Corrections": choice_rows(CORRECTIONS),
+        "Records": record_rows(),
     }
     sections = [f"## {title}\n\n{_markdown(rows)}" for title, rows in tables.items()]
     return "# Choices\n\n" + NOTE + intro + "\n" + "\n".join(sections)
 
 
+def record_rows() -> list[dict[str, str]]:
+    """What training can record, and for which methods."""
+    return [
+        {
+            "record": f"`{record.name}`",
+            "what it keeps": record.summary,
+            "memory": record.memory,
+            "for": ", ".join(
+                f"`{item.name}`" for item in METHODS if record.name in item.needs.records
+            ),
+        }
+        for record in RECORDS
+    ]
+
+
 def methods_page() -> str:
-    """What there is to know of every method."""
+    """Every method, then every option."""
     intro = (
         "`pfedul forget RUN --client ID --method NAME`, with options as `NAME:key=value,...`.\n"
         "Every method changes shared tensors only; the target's personal part and records are\n"
@@ -82,7 +92,47 @@ def methods_page() -> str:
         "starts over or `--recalibrate` is given (`pfedul` always recalibrates). How each was\n"
         "adapted and checked: [methods-notes.md](methods-notes.md).\n"
     )
-    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(show_methods.table_rows(METHODS))
+    options = "\n## Options\n\n" + _markdown(option_rows())
+    return "# Methods\n\n" + NOTE + intro + "\n" + _markdown(method_rows()) + options
+
+
+def option_rows() -> list[dict[str, str]]:
+    """A row for each option of each method that has a help text."""
+    return [
+        {
+            "method": f"`{method.name}`",
+            "option": f"`{spec.name}`",
+            "default": _shown(spec.default),
+            "meaning": spec.metadata["help"],
+        }
+        for method in METHODS
+        for spec in fields(method.options)
+        if spec.metadata.get("help")
+    ]
+
+
+def _shown(default: object) -> str:
+    return "" if default is None or default is MISSING else f"`{default}`"
+
+
+def method_rows() -> list[dict[str, str]]:
+    """A row for each method."""
+    return [
+        {
+            "method": f"`{method.name}`",
+            "what it does": method.summary,
+            "options": ", ".join(f"{key}={value}" for key, value in defaults_of(method).items()),
+            "records": "+".join(method.needs.records) or "none",
+            "their memory": method.about.memory,
+            "target takes part": "yes" if method.needs.target else "no",
+            "who works": method.about.who,
+            "rounds": method.about.rounds,
+            "guarantee": method.about.guarantee,
+            "paper": method.about.paper,
+            "trap avoided": method.about.avoids,
+        }
+        for method in METHODS
+    ]
 
 
 def _markdown(rows: list[dict[str, str]]) -> str:
@@ -95,7 +145,10 @@ def _markdown(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines()) + "\n"
 
 
+PAGES = {"cli.md": cli_page, "choices.md": choices_page, "methods.md": methods_page}
+
+
 if __name__ == "__main__":
-    for name, text in pages().items():
-        (HERE / name).write_text(text, encoding="utf-8")
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")
         click.echo(f"wrote docs/{name}")

@@ -3,31 +3,47 @@
 import importlib.util
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from pfedul.cli.main import main
+from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.unlearn.methods import METHODS
 
 ROOT = Path(__file__).parent.parent
-GENERATED = ["cli.md", "choices.md"]
 
 
-def generated_pages() -> dict[str, str]:
+def load_generator():
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.pages()
+    return module
 
 
-@pytest.mark.parametrize("name", GENERATED)
+GENERATOR = load_generator()
+
+
+@pytest.mark.parametrize("name", GENERATOR.PAGES)
 def test_generated_pages_are_fresh(name):
     text = (ROOT / "docs" / name).read_text()
-    assert text == generated_pages()[name], "run 'make docs'"
+    assert text == GENERATOR.PAGES[name](), "run 'make docs'"
+
+
+def test_every_page_with_the_note_is_generated():
+    pages = (ROOT / "docs").glob("*.md")
+    marked = {page.name for page in pages if GENERATOR.NOTE in page.read_text()}
+    assert marked == set(GENERATOR.PAGES)
+
+
+def test_every_option_of_a_method_has_a_help_text_in_the_docs():
+    listed = {(row["method"], row["option"]) for row in GENERATOR.option_rows()}
+    options = {(f"`{m.name}`", f"`{spec.name}`") for m in METHODS for spec in fields(m.options)}
+    assert listed == options
 
 
 def readme_python() -> str:

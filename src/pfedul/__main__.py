@@ -1,5 +1,5 @@
 """`python -m pfedul` is the same as `pfedul`."""
 
-from pfedul.cli.main import main
+from pfedul.cli import main
 
 main(prog_name="pfedul")

@@ -53,6 +53,19 @@ class Evaluation:
         """Standard deviation of accuracy over clients."""
         return pstdev(score.accuracy for score in self.clients.values())
 
+    def as_json(self) -> dict[str, Any]:
+        """The evaluation as plain data."""
+        return {
+            "round": self.round,
+            "mean": self.mean,
+            "worst": {"client": self.worst, "accuracy": self.clients[self.worst].accuracy},
+            "spread": self.spread,
+            "clients": [
+                {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
+                for client, s in self.clients.items()
+            ],
+        }
+
 
 Accuracies = Mapping[str, float]
 """Client -> accuracy of its personal model on its own test samples."""
@@ -193,18 +206,3 @@ def _check(before: Accuracies, after: Accuracies) -> None:
             raise PfedulError(
                 f"The accuracies of client '{client}' must be numbers from 0 up; measure it again."
             )
-
-
-def evaluation_data(evaluation: Evaluation) -> dict[str, Any]:
-    """The JSON form of an evaluation."""
-    worst = evaluation.clients[evaluation.worst]
-    return {
-        "round": evaluation.round,
-        "mean": evaluation.mean,
-        "worst": {"client": evaluation.worst, "accuracy": worst.accuracy},
-        "spread": evaluation.spread,
-        "clients": [
-            {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
-            for client, s in evaluation.clients.items()
-        ],
-    }

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.commands import refuse, succeed
 from helpers.toys import create, tensor_digests
-from pfedul.cli.main import main
+from pfedul.cli import main
 
 FAST = "--clients 3 --samples 120 --local-epochs 1 --model mlp --engine inline --partition iid"
 
@@ -237,3 +237,20 @@ def test_ctrl_c_while_workers_work_leaves_none_behind(tmp_path):
 @pytest.mark.parametrize("word", ["data", "model"])
 def test_own_is_no_choice_of_the_command_line(word, tmp_path):
     assert "given in Python" in refuse("train", tmp_path / "run", f"--{word}", "own")
+
+
+@pytest.mark.parametrize("module", ["pfedul.report", "pfedul.compare", "pfedul.terminal.console"])
+def test_importing_leaves_the_callers_streams_alone(module):
+    code = (
+        f"import sys; import {module}; "
+        "assert (sys.stdout.errors, sys.stderr.errors) == ('strict', 'backslashreplace')"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_a_terminal_that_cannot_show_bars_gets_question_marks(run):
+    words = [sys.executable, "-m", "pfedul", "evaluate", str(run)]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(words, check=True, env=environment, capture_output=True, text=True)
+    assert " ?" in result.stdout

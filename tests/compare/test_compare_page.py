@@ -14,7 +14,7 @@ from pfedul.compare.placing import Field, groups, placed
 from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter
 from pfedul.compare.words import amount, short_labels
 from pfedul.report.blocks import Table
-from pfedul.report.html import as_html
+from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
 from pfedul.report.style import INKS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from pfedul.cli.main import main
+from pfedul.cli import main
 
 
 def call(*words: str | Path) -> Result:

@@ -17,15 +17,15 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from pfedul.base.tensorfile import as_hash, digest_file, read_file
+from pfedul.cli import Commands
 from pfedul.cli.deploy import down, up
-from pfedul.cli.main import SentenceErrors
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import node_key, public_form
 from pfedul.flower.deployment.environment import address
 from pfedul.flower.deployment.layout import SUPERLINK, DeploymentPaths
 from pfedul.flower.deployment.processes import DeploymentRecord, end, family, moment, read_record
 
-COMMANDS = SentenceErrors(commands={"up": up, "down": down})
+COMMANDS = Commands(commands={"up": up, "down": down})
 
 
 def call(*words: str | Path) -> Result:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers import example_material as example
-from pfedul.report import report_content, write_report
+from pfedul.report import report_content, write_material
 from pfedul.report.blocks import Gallery, Table
 from pfedul.report.sections.verdict import WORDS
 
@@ -13,7 +13,7 @@ from pfedul.report.sections.verdict import WORDS
 @pytest.mark.parametrize("name", example.VARIANTS)
 def test_json_is_the_material(name, tmp_path):
     material = example.VARIANTS[name]()
-    write_report(material, "json", tmp_path / "report.json")
+    write_material(material, "json", tmp_path / "report.json")
     text = (tmp_path / "report.json").read_text()
     assert json.loads(text) == material
     assert list(json.loads(text)) == sorted(material)
@@ -22,7 +22,7 @@ def test_json_is_the_material(name, tmp_path):
 @pytest.mark.parametrize("name", ["full", "audited", "without_evidence"])
 def test_markdown_has_every_title_and_every_table(name, tmp_path):
     material = example.VARIANTS[name]()
-    write_report(material, "md", tmp_path / "report.md")
+    write_material(material, "md", tmp_path / "report.md")
     text = (tmp_path / "report.md").read_text()
     page = report_content(material)
     assert all(f"\n## {section.title}\n" in text for section in page.sections)
@@ -32,7 +32,7 @@ def test_markdown_has_every_title_and_every_table(name, tmp_path):
 
 
 def test_markdown_says_pictures_in_words(tmp_path):
-    write_report(example.full(), "md", tmp_path / "report.md")
+    write_material(example.full(), "md", tmp_path / "report.md")
     text = (tmp_path / "report.md").read_text()
     assert "<svg" not in text
     galleries = [
@@ -46,7 +46,7 @@ def test_markdown_says_pictures_in_words(tmp_path):
 
 def test_a_configuration_cannot_leave_its_fence(tmp_path):
     material = {**example.without_evidence(), "settings": 'name = "```"\n# <b>x</b>\n'}
-    write_report(material, "md", tmp_path / "report.md")
+    write_material(material, "md", tmp_path / "report.md")
     assert '````\nname = "```"\n# <b>x</b>\n````' in (tmp_path / "report.md").read_text()
 
 
@@ -69,15 +69,15 @@ def test_an_unknown_verdict_is_not_good_news():
 def test_any_part_may_be_missing(part, tmp_path):
     material = example.full()
     material[part] = None
-    write_report(material, "md", tmp_path / "report.md")
+    write_material(material, "md", tmp_path / "report.md")
     del material[part]
-    write_report(material, "md", tmp_path / "report.md")
+    write_material(material, "md", tmp_path / "report.md")
 
 
 @pytest.mark.parametrize("key", sorted(example.full()["evidence"]))
 def test_any_part_of_the_evidence_may_be_missing(key, tmp_path):
     material = example.full()
     del material["evidence"][key]
-    write_report(material, "md", tmp_path / "report.md")
+    write_material(material, "md", tmp_path / "report.md")
     material["evidence"][key] = None
-    write_report(material, "md", tmp_path / "report.md")
+    write_material(material, "md", tmp_path / "report.md")

@@ -10,7 +10,7 @@ from matplotlib import colormaps, colors
 from helpers import example_material as example
 from pfedul import PfedulError
 from pfedul.base.text import MINUS
-from pfedul.report import FORMATS, write_report
+from pfedul.report import FORMATS, write_material
 
 SECTIONS = ["request", "layers", "clients", "attacks", "controls", "cost", "repeat", "glossary"]
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
@@ -41,7 +41,7 @@ def read(text: str) -> Reader:
 
 def written(name: str, format: str, folder) -> str:
     path = folder / f"{name}.{format}"
-    write_report(example.VARIANTS[name](), format, path)
+    write_material(example.VARIANTS[name](), format, path)
     return path.read_text(encoding="utf-8")
 
 
@@ -137,7 +137,7 @@ def test_a_name_that_xml_cannot_hold_is_shown_without_it(tmp_path):
     material["request"]["before"]["a\x00b\ud800"] = 0.5
     material["request"]["after"]["a\x00b\ud800"] = 0.5
     for format in FORMATS:
-        write_report(material, format, tmp_path / "page")
+        write_material(material, format, tmp_path / "page")
         assert b"\x00" not in (tmp_path / "page").read_bytes(), format
 
 
@@ -145,11 +145,11 @@ def test_a_name_that_xml_cannot_hold_is_shown_without_it(tmp_path):
 def test_the_same_material_gives_the_same_bytes(format, tmp_path):
     first, second = (tmp_path / name for name in ("first", "second"))
     material = example.full()
-    write_report(material, format, first)
-    write_report(dict(reversed(material.items())), format, second)
+    write_material(material, format, first)
+    write_material(dict(reversed(material.items())), format, second)
     assert first.read_bytes() == second.read_bytes()
     material["evidence"]["tests"][0]["difference"]["value"] += 0.25
-    write_report(material, format, second)
+    write_material(material, format, second)
     assert first.read_bytes() != second.read_bytes()
 
 
@@ -230,9 +230,9 @@ def test_paper_is_light_and_has_pages(tmp_path):
 
 def test_a_format_or_a_place_that_is_none_is_refused(tmp_path):
     with pytest.raises(PfedulError, match="There is no format 'doc'; there are: html, md"):
-        write_report(example.untrained(), "doc", tmp_path / "page")
+        write_material(example.untrained(), "doc", tmp_path / "page")
     with pytest.raises(PfedulError, match="cannot be written"):
-        write_report(example.untrained(), "md", tmp_path / "missing" / "page.md")
+        write_material(example.untrained(), "md", tmp_path / "missing" / "page.md")
     with pytest.raises(PfedulError, match="not a number"):
-        write_report({"run": {"loss": float("nan")}}, "json", tmp_path / "page.json")
+        write_material({"run": {"loss": float("nan")}}, "json", tmp_path / "page.json")
     assert not list(tmp_path.iterdir())

@@ -1,3 +1,60 @@
-"""The command line: parses and prints, nothing else."""
+"""The command line: parses options, calls the library and prints."""
 
-from pfedul.cli.main import main as main
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pfedul.cli import choices, compare, deploy, evidence, forget, train
+from pfedul.cli.parts import INTERRUPTED
+from pfedul.errors import PfedulError
+from pfedul.terminal.console import replace_unprintable
+from pfedul.version import __version__
+
+COMMANDS = (
+    train.train,
+    train.status,
+    train.evaluate,
+    forget.inspect,
+    forget.forget,
+    forget.recalibrate,
+    forget.admit,
+    evidence.rehearse,
+    evidence.audit,
+    evidence.report,
+    compare.compare,
+    choices.datasets,
+    choices.models,
+    choices.personalizations,
+    choices.methods,
+    deploy.up,
+    deploy.down,
+)
+
+
+class Commands(click.Group):
+    """A group whose errors and interruptions are one sentence on stderr and a non-zero exit."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        replace_unprintable()
+        return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PfedulError as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted; everything that was finished is saved.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands)
+@click.version_option(__version__, package_name="pfedul")
+def main() -> None:
+    """Train a personalised federation, forget a client, prove it."""
+
+
+for command in COMMANDS:
+    main.add_command(command)

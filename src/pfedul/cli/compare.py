@@ -1,4 +1,4 @@
-"""The command `compare`: it parses and prints, nothing else."""
+"""The command `compare`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pfedul.cli.parts import (
     run_argument,
 )
 from pfedul.errors import PfedulError
-from pfedul.terminal import console as show
+from pfedul.terminal.console import waiting
 
 
 @example("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
@@ -66,28 +66,28 @@ def compare(
     Interrupted, the next call goes on with the cells that are not finished; the page also
     has what earlier calls found about the same clients.
     """
-    # Imported here: it takes a second that other commands need not wait for.
+    # Imported here: this takes a second that other commands do not need.
     from pfedul.compare import Comparing
-    from pfedul.compare import compare as do_it
+    from pfedul.compare import compare as run_comparison
     from pfedul.compare.cells import cells_of, seeds_of
     from pfedul.compare.page import check_writable, write_pages
-    from pfedul.terminal import compare as show_compare
+    from pfedul.terminal.compare import print_comparison, progress
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
         cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
-        asked = Comparing(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
+        comparing = Comparing(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
         if save is not None:
             check_writable(save)
-        with show_compare.progress() as (on_stage, on_cell):
-            folder, found = do_it(asked, on_stage, on_cell)
-    with show.waiting("Writing the page"):
-        files = write_pages(found, folder)
+        with progress() as (on_stage, on_cell):
+            folder, document = run_comparison(comparing, on_stage, on_cell)
+    with waiting("Writing the page"):
+        files = write_pages(document, folder)
         if save is not None:
-            files = write_pages(found, save)
+            files = write_pages(document, save)
     if as_json:
-        print_json({**found, "files": {kind: str(file) for kind, file in files.items()}})
+        print_json({**document, "files": {kind: str(file) for kind, file in files.items()}})
     else:
-        show_compare.comparison(found, files["page"])
-    if all(cell["failure"] for cell in found["cells"] if cell["asked"]):
+        print_comparison(document, files["page"])
+    if all(cell["failure"] for cell in document["cells"] if cell["asked"]):
         raise PfedulError("No method that was asked for came to a result; its row says why.")

@@ -1,6 +1,6 @@
-"""The commands `pfedul up` and `pfedul down`: they parse and print, nothing else.
+"""The commands `up` and `down`.
 
-Flower is an extra, so what needs it is imported only when a command runs.
+Flower is an optional extra, so it is imported only when one of them runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 from pfedul.cli.parts import as_json_flag, example, print_json, run_argument
 from pfedul.engine.flower import require_flower
-from pfedul.terminal import console as show
+from pfedul.terminal.console import line, table, waiting
 
 if TYPE_CHECKING:
     from pfedul.flower.deployment.down import Ended
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     help="Seconds to wait until all are ready.",
 )
 @as_json_flag
-def up(run: Path, as_json: bool, **wishes: Any) -> None:
+def up(run: Path, as_json: bool, **options: Any) -> None:
     """Start a Flower deployment of RUN on this machine, for trying out.
 
     A server and a node for each client, with TLS and authenticated nodes. What
@@ -54,17 +54,16 @@ def up(run: Path, as_json: bool, **wishes: Any) -> None:
     require_flower()
     from pfedul.flower.deployment.up import Wish, bring_up
 
-    with show.waiting("Starting Flower"):
-        deployment = bring_up(run, Wish(**wishes))
-    found = _described(run, deployment)
+    with waiting("Starting Flower"):
+        deployment = bring_up(run, Wish(**options))
     if as_json:
-        print_json(found)
+        print_json(_as_json(run, deployment))
     else:
-        _print_deployment(found)
+        _print_deployment(_as_json(run, deployment))
 
 
-def _described(run: Path, deployment: Deployment) -> dict[str, Any]:
-    """The JSON form of a deployment."""
+def _as_json(run: Path, deployment: Deployment) -> dict[str, Any]:
+    """A deployment as plain data."""
     return {
         "run": str(run),
         "folder": str(deployment.layout.folder),
@@ -84,7 +83,7 @@ def _described(run: Path, deployment: Deployment) -> dict[str, Any]:
 
 
 def _text(node_id: int | None) -> str | None:
-    """Ids have 64 bits, more than a number in JSON is safe to have."""
+    """Node ids have 64 bits, more than JSON numbers can hold exactly."""
     return None if node_id is None else str(node_id)
 
 
@@ -100,15 +99,15 @@ def _next_commands(run: Path, clients: list[str]) -> dict[str, str]:
     }
 
 
-def _print_deployment(found: dict[str, Any]) -> None:
+def _print_deployment(deployment: dict[str, Any]) -> None:
     shown = ("name", "pid", "address", "log")
-    rows = [{key: str(item[key]) for key in shown} for item in found["processes"]]
-    show.table(f"running in {found['folder']}", rows)
-    started = ", ".join(found["started"])
-    show.line(f"Started: {started}." if started else "All of it was running already.")
-    show.line("Next:")
-    for command in found["next"].values():
-        show.line(f"  {command}")
+    rows = [{key: str(item[key]) for key in shown} for item in deployment["processes"]]
+    table(f"running in {deployment['folder']}", rows)
+    started = ", ".join(deployment["started"])
+    line(f"Started: {started}." if started else "All of it was running already.")
+    line("Next:")
+    for command in deployment["next"].values():
+        line(f"  {command}")
 
 
 @example("pfedul down runs/hospitals")
@@ -123,7 +122,7 @@ def down(run: Path, as_json: bool) -> None:
     """
     from pfedul.flower.deployment.down import bring_down
 
-    with show.waiting("Ending Flower"):
+    with waiting("Ending Flower"):
         ended = bring_down(run)
     if not ended.scrubbed:
         click.echo("Warning: the server's database may still hold deleted messages.", err=True)
@@ -131,9 +130,9 @@ def down(run: Path, as_json: bool) -> None:
         print_json(_ended(run, ended))
     elif ended.pids:
         names = ", ".join(process.name for process in ended.processes) or "leftovers"
-        show.line(f"Ended {names}: {len(ended.pids)} processes with their children.")
+        line(f"Ended {names}: {len(ended.pids)} processes with their children.")
     else:
-        show.line(f"Nothing of {run} is running.")
+        line(f"Nothing of {run} is running.")
 
 
 def _ended(run: Path, ended: Ended) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands `rehearse`, `audit` and `report`: they parse and print, nothing else."""
+"""The commands `rehearse`, `audit` and `report`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from pfedul.errors import PfedulError
 from pfedul.store.audits import Audit
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.paths import AT_NODES, LEDGER_FILE, REPORTS
-from pfedul.terminal import audit as show_audit
-from pfedul.terminal import console as show
-from pfedul.terminal import removal as show_removal
+from pfedul.store.paths import AT_NODES, LEDGER_FILE
+from pfedul.terminal.audit import print_audit, print_price
+from pfedul.terminal.console import line, waiting
+from pfedul.terminal.removal import stage_bars
 from pfedul.unlearn.options import ForgetOptions
 
 _level = click.option(
@@ -44,7 +44,7 @@ _oracles = click.option(
 
 
 def refuse_nodes(run: Path) -> None:
-    """An audit asks models about samples, and clients on machines of their own keep theirs."""
+    """Refuse a run whose clients keep their samples on other machines: an audit needs them."""
     require_run(run)
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
         if ledger.meta("clients_at") == AT_NODES:
@@ -82,18 +82,18 @@ def rehearse(
     evidence over.
     """
     from pfedul.audit.rehearsal import Rehearsal
-    from pfedul.audit.rehearsal import rehearse as do_it
+    from pfedul.audit.rehearsal import rehearse as run_rehearsal
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
-        wish = ForgetOptions(**given(options))
-        asked = Rehearsal(federation, clients, wish, away, level_of(level, oracles))
-        asked.check()
-        show_audit.price(asked.price())
-        with show_removal.stages() as on_stage:
-            found = do_it(asked, on_stage)
-        then = f"pfedul forget {run} {asked.removal_words}, then pfedul report {run}"
-    _print_audit(found, as_json, then)
+        forget_options = ForgetOptions(**given(options))
+        rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
+        rehearsal.check()
+        print_price(rehearsal.price())
+        with stage_bars() as on_stage:
+            result = run_rehearsal(rehearsal, on_stage)
+    forget = f"pfedul forget {run} {rehearsal.removal_words}"
+    _print_result(result, as_json, f"{forget}, then pfedul report {run}")
 
 
 @example("pfedul audit runs/digits --target-data client-03.npz")
@@ -136,27 +136,19 @@ def audit(
                 f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz."
             )
         data = brought_data(federation, removal.targets, target_data)
-        asked = Inquiry(federation, removal, data, level_of(level, oracles))
-        asked.check()
-        show_audit.price(asked.price())
-        with show_removal.stages() as on_stage:
-            found = audit_after(asked, on_stage)
-    _print_audit(found, as_json, f"pfedul report {run}")
+        inquiry = Inquiry(federation, removal, data, level_of(level, oracles))
+        inquiry.check()
+        print_price(inquiry.price())
+        with stage_bars() as on_stage:
+            result = audit_after(inquiry, on_stage)
+    _print_result(result, as_json, f"pfedul report {run}")
 
 
-def _print_audit(found: Audit, as_json: bool, then: str) -> None:
+def _print_result(result: Audit, as_json: bool, next_command: str) -> None:
     if as_json:
-        print_json({"audit": found.number, **found.evidence, "clients": found.clients})
+        print_json({"audit": result.number, **result.evidence, "clients": result.clients})
     else:
-        show_audit.audit(found.evidence, then)
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f"cannot be written to {path}: {error.strerror}"
-        raise PfedulError(f"The report {why}.") from None
+        print_audit(result.evidence, next_command)
 
 
 @example("pfedul report runs/digits --format html")
@@ -180,17 +172,14 @@ def _make_folder(path: Path) -> None:
 def report(run: Path, form: str, request: int | None, output: Path | None, as_json: bool) -> None:
     """Write what is known of a removal as a page: verdict, evidence, cost, how to repeat it.
 
-    One file that opens from disk without a network. It only reads RUN.
+    One file that opens from disk without a network. With --output RUN is only read and
+    may be in use. Pages in RUN/reports are erased by the next removal.
     """
-    from pfedul.report import FORMATS, write_report
-    from pfedul.report.material import read_material
+    from pfedul.report import write_report
 
-    with show.waiting("Writing the report"):
-        material = read_material(run, request)
-        path = output or run / REPORTS / FORMATS[form].file_name
-        _make_folder(path.parent)
-        write_report(material, form, path)
+    with waiting("Writing the report"):
+        path = write_report(run, form, request, output)
     if as_json:
         print_json({"report": str(path), "format": form})
     else:
-        show.line(f"Wrote {path}")
+        line(f"Wrote {path}")

@@ -1,4 +1,4 @@
-"""What the commands of the command line have in common: arguments, options, JSON."""
+"""What commands have in common: arguments, options, JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from pfedul.base.options import option_name, plain_type
 from pfedul.federation import Federation
-from pfedul.terminal import console as show
+from pfedul.terminal.console import waiting
 
 INTERRUPTED = 130
 
@@ -33,7 +33,7 @@ data_root_option = click.option(
 
 
 def example(text: str) -> Callable[[Any], Any]:
-    """The example at the foot of a command's help, kept as it is written."""
+    """Add an example at the end of a command's help."""
 
     def add(command: click.Command) -> click.Command:
         command.epilog = f"\b\nExample:\n  {text}"
@@ -43,7 +43,7 @@ def example(text: str) -> Callable[[Any], Any]:
 
 
 def options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """One command-line option for each field; what is not given stays out of the call."""
+    """One command-line option for each field; those not given are None."""
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,16 +65,17 @@ def options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
     return {key: value for key, value in options.items() if value is not None}
 
 
 def opened(run: Path, data_root: str | None) -> Federation:
-    """The federation of a run, with its data."""
+    """Open the federation of a run, with its data."""
     later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
-    with show.waiting("Opening the run"):
+    with waiting("Opening the run"):
         return Federation.open(run, **later)
 
 
 def print_json(value: Any) -> None:
-    """A result for programs."""
+    """Print a result as JSON."""
     click.echo(json.dumps(value, indent=2))

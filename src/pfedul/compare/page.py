@@ -22,7 +22,7 @@ from pfedul.compare.tables import retraining_seconds as retraining_seconds
 from pfedul.compare.words import OWN_BASE_NOTE, SPREAD_NOTE, has_spread, setting, who
 from pfedul.compare.words import verdict_words as verdict_words
 from pfedul.report.blocks import Block, Code, Facts, Gallery, Items, Page, Section, Text
-from pfedul.report.html import as_html
+from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
 from pfedul.store.folder import own_errors
 

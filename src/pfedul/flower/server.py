@@ -18,7 +18,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
-from pfedul.evaluation import evaluation_data
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.down import scrub
@@ -113,7 +112,7 @@ def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) ->
     if options.action == "forget":
         return _forget(server, federation, asked)
     if options.action == "evaluate":
-        return evaluation_data(federation.evaluate())
+        return federation.evaluate().as_json()
     federation.train(asked.get("rounds"), _progress(server))
     return read_status(_run_path(options))
 

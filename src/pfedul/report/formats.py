@@ -1,22 +1,31 @@
-"""A report as a file, in the format that was asked for."""
+"""File formats of a report: HTML, Markdown, JSON, and HTML for printing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 from pfedul.errors import PfedulError
-from pfedul.report.html import as_html
+from pfedul.report.blocks import Figure, Page
 from pfedul.report.markdown import as_markdown
+from pfedul.report.material import Json, read_material
 from pfedul.report.page import report_content
-from pfedul.report.view import Json
+from pfedul.report.style import SERIES
+from pfedul.report.svg import render
+from pfedul.store.folder import absolute, locked, require_run
+from pfedul.store.paths import REPORTS
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format: how its files are called, what it is for, how it is made."""
+    """A file format and the function that renders it."""
 
     name: str
     file_name: str
@@ -31,6 +40,32 @@ def _as_json(material: Json) -> str:
         raise PfedulError(
             "The material has a figure that is not a number; measure it again."
         ) from None
+
+
+def as_html(page: Page, paper: bool = False) -> str:
+    """One HTML file without network access or scripts, with inline pictures.
+
+    `paper`: light colours and the print layout, also on screen.
+    """
+    template = _environment().get_template("page.html")
+    numbers = count(1)
+
+    def picture(figure: Figure) -> Markup:
+        # Made here from escaped text: the only markup that the template does not escape.
+        return Markup(render(figure, f"f{next(numbers)}"))
+
+    return template.render(page=page, paper=paper, picture=picture, series=SERIES)
+
+
+def _environment() -> Environment:
+    """Every value is escaped: client names are untrusted text."""
+    return Environment(
+        loader=PackageLoader("pfedul.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 FORMATS = {
@@ -59,12 +94,41 @@ FORMATS = {
 }
 
 
-def write_report(material: Json, format: str, path: Path) -> None:
-    """Write the report of `material` to `path`; the same material gives the same bytes."""
-    if format not in FORMATS:
-        raise PfedulError(f"There is no format '{format}'; there are: {', '.join(FORMATS)}.")
-    text = FORMATS[format].render(material)
-    try:
+def write_report(
+    run: Path, form: str, request: int | None = None, output: Path | None = None
+) -> Path:
+    """Write the report of a run to `output`, or to a file in RUN/reports; returns the path.
+
+    A removal erases RUN/reports. So a page in the run folder is read and written under the
+    run's lock: otherwise a page about a removed client could appear after its removal.
+    """
+    require_run(run)
+    path = output or run / REPORTS / _format(form).file_name
+    inside = absolute(path).is_relative_to(absolute(run))
+    with locked(run) if inside else nullcontext():
+        material = read_material(run, request)
+        with _refusing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_material(material, form, path)
+    return path
+
+
+def write_material(material: Json, form: str, path: Path) -> None:
+    """Write a report of this material; the same material gives the same bytes."""
+    text = _format(form).render(material)
+    with _refusing(path):
         path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise PfedulError(f"There is no format '{name}'; there are: {', '.join(FORMATS)}.")
+    return FORMATS[name]
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise PfedulError(f"The report cannot be written to {path}: {error.strerror}.") from None

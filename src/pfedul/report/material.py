@@ -1,8 +1,10 @@
-"""What a report is made of, read from a run folder without touching it."""
+"""What a report is made of, read from a run folder without changing it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,18 @@ from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE
 from pfedul.store.requests import DONE, Request, read_requests
 from pfedul.unlearn.outcome import read_outcome
 
+Json = Mapping[str, Any]
+
+NO_EVIDENCE = (
+    "No rehearsal was made, so nothing is known of what was forgotten; "
+    "run pfedul rehearse before pfedul forget, or pfedul audit after it."
+)
+NOT_FORGOTTEN_YET = "No client was forgotten in this run: what follows is about a rehearsal."
+NOTHING_AT_ALL = "No client was forgotten in this run, and no removal was rehearsed."
+
 
 def read_material(run: Path, number: int | None = None) -> dict[str, Any]:
-    """Of the removal with that number, or of the newest; before any, of the newest rehearsal."""
+    """About the removal with that number, or the newest; before any, about the newest rehearsal."""
     require_run(run)
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
         request = _request(ledger, number)
@@ -39,16 +50,84 @@ def _request(ledger: Ledger, number: int | None) -> Request | None:
     done = [request for request in read_requests(ledger) if request.status == DONE]
     if number is None:
         return done[-1] if done else None
-    found = next((request for request in done if request.number == number), None)
-    if found is None:
-        known = ", ".join(str(request.number) for request in done) or "none"
-        raise PfedulError(f"There is no finished request {number} in this run; there are: {known}.")
-    return found
+    for request in done:
+        if request.number == number:
+            return request
+    known = ", ".join(str(request.number) for request in done) or "none"
+    raise PfedulError(f"There is no finished request {number} in this run; there are: {known}.")
 
 
 def _applies(outcome: dict[str, Any] | None, audit: Audit | None) -> dict[str, Any] | None:
-    """Whether the evidence is about the very tensors of the removal."""
+    """Whether the evidence is about the tensors of the removal."""
     if outcome is None or audit is None:
         return None
-    found = differences(audit.evidence, outcome)
-    return {"holds": not found, "differences": found}
+    changes = differences(audit.evidence, outcome)
+    return {"holds": not changes, "differences": changes}
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report is made of; every part but the run may be empty.
+
+    `applies` says whether the evidence is about the tensors that the request left
+    behind; None if there is nothing to compare.
+    """
+
+    run: Json
+    settings: str
+    request: Json
+    evidence: Json
+    clients: Mapping[str, Json]
+    applies: Json | None
+
+    @staticmethod
+    def of(material: Json) -> Material:
+        """From the plain data of `read_material`."""
+        return Material(
+            run=material.get("run") or {},
+            settings=material.get("settings") or "",
+            request=material.get("request") or {},
+            evidence=material.get("evidence") or {},
+            clients=material.get("clients") or {},
+            applies=material.get("applies"),
+        )
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Who was forgotten, or was to be forgotten in the rehearsal."""
+        return tuple((self.request or self.evidence).get("targets") or ())
+
+    @property
+    def plan(self) -> Json | None:
+        """The plan of the removal, or else of the rehearsal."""
+        return self.request.get("plan") or self.evidence.get("plan")
+
+    @property
+    def outcome(self) -> Json:
+        """The outcome of the removal, or else of the rehearsal."""
+        return self.request or self.evidence.get("outcome") or {}
+
+    @property
+    def options(self) -> Json:
+        """The options of forget."""
+        return (self.request or self.evidence).get("options") or {}
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the evidence is about the tensors of the run; None if unknown."""
+        return None if self.applies is None else bool(self.applies["holds"])
+
+    def tests(self) -> list[Json]:
+        """The tests that the verdict rests on."""
+        return list(self.evidence.get("tests") or ())
+
+    def accuracies(self) -> dict[str, tuple[float, float]]:
+        """Remaining client -> accuracy before and after."""
+        before, after = (self.outcome.get(key) or {} for key in ("before", "after"))
+        if before:
+            return {client: (before[client], after[client]) for client in before if client in after}
+        return {
+            client: (row["before"], row["after"])
+            for client, row in self.clients.items()
+            if row.get("before") is not None and row.get("after") is not None
+        }

@@ -1,51 +1,49 @@
-"""From the material of a run to a page of plain parts; nothing here knows of a format."""
+"""The report as a page, independent of the file format."""
 
 from __future__ import annotations
 
 from pfedul.base.text import cleaned, joined
 from pfedul.report.blocks import Page
-from pfedul.report.sections.attacks import attacks_section
+from pfedul.report.material import Json, Material
+from pfedul.report.sections.attacks import attacks_section, controls_section
 from pfedul.report.sections.clients import clients_section
-from pfedul.report.sections.controls import controls_section
 from pfedul.report.sections.cost import cost_section
 from pfedul.report.sections.glossary import glossary_section
 from pfedul.report.sections.layers import layers_section
-from pfedul.report.sections.repeat import repeat_section
-from pfedul.report.sections.request import request_section
+from pfedul.report.sections.request import repeat_section, request_section
 from pfedul.report.sections.verdict import banner
-from pfedul.report.view import Json, View
 
 
-def report_content(material: Json) -> Page:
-    """The page for {run, settings, request, evidence, clients, applies}; parts may be None.
+def report_content(data: Json) -> Page:
+    """The page for the data of `read_material`; what is missing is said in words.
 
-    The same material gives the same page. What is missing is said in words.
+    The same data give the same page.
     """
-    view = View.of(cleaned(material))
+    material = Material.of(cleaned(data))
     sections = (
-        request_section(view),
-        layers_section(view),
-        clients_section(view),
-        attacks_section(view),
-        controls_section(view),
-        cost_section(view),
-        repeat_section(view),
+        request_section(material),
+        layers_section(material),
+        clients_section(material),
+        attacks_section(material),
+        controls_section(material),
+        cost_section(material),
+        repeat_section(material),
         glossary_section(),
     )
-    return Page(_title(view), _subtitle(view), banner(view), sections)
+    return Page(_title(material), _subtitle(material), banner(material), sections)
 
 
-def _title(view: View) -> str:
-    if not view.targets:
+def _title(material: Material) -> str:
+    if not material.targets:
         return "Report of a federation"
-    if view.request is None:
-        return f"Would {joined(view.targets)} be forgotten?"
-    verb = "Was" if len(view.targets) == 1 else "Were"
-    return f"{verb} {joined(view.targets)} forgotten?"
+    if not material.request:
+        return f"Would {joined(material.targets)} be forgotten?"
+    verb = "Was" if len(material.targets) == 1 else "Were"
+    return f"{verb} {joined(material.targets)} forgotten?"
 
 
-def _subtitle(view: View) -> str:
-    run = view.run
+def _subtitle(material: Material) -> str:
+    run = material.run
     parts = [run.get(key) for key in ("run", "personalization", "data", "model")]
     rounds = f"{run['rounds']} rounds" if "rounds" in run else None
     return " · ".join(str(part) for part in [*parts, rounds] if part)

@@ -164,6 +164,17 @@ def _owner(lock: Path) -> str:
     return "Another process"
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a run folder within the block."""
+    with own_errors(path):
+        lock = take_lock(path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def sync_tree(folder: Path) -> None:
     for root, _, files in os.walk(folder):
         for file in files:

@@ -1,4 +1,4 @@
-"""How audits look in a terminal."""
+"""Audits in the terminal."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def price(found: Price) -> None:
-    """What will be trained, said before it is."""
-    if not found.oracles + found.twins:
-        error_console.print(f"All {found.cached} oracles are there already.", highlight=False)
+def print_price(price: Price) -> None:
+    """What will be trained and about how long it takes, before it starts."""
+    if not price.oracles + price.twins:
+        error_console.print(f"All {price.cached} oracles are there already.", highlight=False)
         return
-    parts = [f"{found.oracles} oracles"] if found.oracles else []
-    parts += [f"{found.twins} twins of the run"] if found.twins else []
-    known = f" ({found.cached} are there already)" if found.cached else ""
+    parts = [f"{price.oracles} oracles"] if price.oracles else []
+    parts += [f"{price.twins} twins of the run"] if price.twins else []
+    already = f" ({price.cached} are there already)" if price.cached else ""
     error_console.print(
-        f"To be trained: {' and '.join(parts)}{known}, about {_duration(found.cpu_seconds)} of "
+        f"To be trained: {' and '.join(parts)}{already}, about {_duration(price.cpu_seconds)} of "
         "CPU time by what the run itself took.",
         highlight=False,
         soft_wrap=True,
     )
 
 
-def carried_over(evidence: Row, differences: list[str]) -> None:
-    """After a removal: whether what was rehearsed holds for it."""
+def print_carried_over(evidence: Row, differences: list[str]) -> None:
+    """After a removal: whether the evidence of the rehearsal applies to it."""
     if differences:
         line(f"The rehearsal of {evidence['made_at'][:10]} does not apply: {differences[0]}.")
         return
@@ -41,7 +41,7 @@ def carried_over(evidence: Row, differences: list[str]) -> None:
 
 
 def _duration(seconds: float) -> str:
-    """A time that people can read.
+    """A duration in words.
 
     >>> _duration(40), _duration(400), _duration(40000)
     ('40 s', '7 min', '11.1 h')
@@ -51,21 +51,21 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def audit(found: Row, then: str) -> None:
+def print_audit(evidence: Row, next_command: str) -> None:
     """The verdict, what it rests on, the controls and the limits."""
-    verdict = found["verdict"]
+    verdict = evidence["verdict"]
     line(f"Verdict: {verdict['verdict']}")
     line(verdict["sentence"])
-    table("AUC of each attack (0.5: members cannot be told from others)", _tests(found))
-    table("controls", [_control(row) for row in found["controls"]])
+    table("AUC of each attack (0.5: members cannot be told from others)", _tests(evidence))
+    table("controls", [_control(row) for row in evidence["controls"]])
     for need in verdict["needed"]:
         line(f"Needed: {need}")
     for limit in verdict["limits"]:
         line(f"Limit: {limit}")
-    line(f"Next: {then}")
+    line(f"Next: {next_command}")
 
 
-def _tests(found: Row) -> list[Row]:
+def _tests(evidence: Row) -> list[Row]:
     return [
         {
             "surface": row["surface"],
@@ -75,7 +75,7 @@ def _tests(found: Row) -> list[Row]:
             "retrained": f"{_retrained(row):.3f}",
             "finding": row["finding"],
         }
-        for row in found["tests"]
+        for row in evidence["tests"]
     ]
 
 

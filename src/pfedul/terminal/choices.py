@@ -1,7 +1,8 @@
-"""The table of unlearning methods, for people and for programs."""
+"""Entries of the registries as rows, for the terminal, JSON and the docs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
@@ -11,16 +12,65 @@ from pfedul.terminal.console import console, line
 from pfedul.unlearn.base import Method
 
 
-def method_row(method: Method, own: Any = None) -> dict[str, Any]:
+def choice_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+    """A row for each entry of a registry."""
+    return [
+        {"name": entry.name, "summary": entry.summary, "options": options_text(entry.options)}
+        for entry in choices
+    ]
+
+
+def dataset_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+    """Data sets also say which files they read and who publishes them."""
+    return [
+        {**row, "files": entry.files, "published": entry.published}
+        for entry, row in zip(choices, choice_rows(choices), strict=True)
+    ]
+
+
+def personalization_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+    """Personalisations say what is shared, what is personal and how clients train."""
+    return [
+        {
+            "name": entry.name,
+            "shared": entry.shared,
+            "personal": entry.personal,
+            "local_training": entry.local_training,
+            "recalibration": entry.recalibration,
+            "options": options_text(entry.options),
+            "paper": entry.paper,
+        }
+        for entry in choices
+    ]
+
+
+def options_text(options: type[Any]) -> str:
+    """Option names with their defaults.
+
+    >>> from pfedul.personalization.ditto import DittoOptions
+    >>> options_text(DittoOptions)
+    'lam=0.1'
+    """
+    parts = []
+    for spec in fields(options):
+        value = spec.default
+        if isinstance(value, tuple):
+            value = "+".join(map(str, value))
+        shown = "" if value is None or not isinstance(value, int | float | str) else f"={value}"
+        parts.append(spec.name + shown)
+    return ", ".join(parts)
+
+
+def method_row(method: Method, options: Any = None) -> dict[str, Any]:
     """What a user must know before choosing a method, as plain data.
 
-    `own`: the options that it is to be used with, in place of its defaults.
+    `options`: the options to show instead of the method's defaults.
     """
     return {
         "name": method.name,
         "summary": method.summary,
         "control": method.about.control,
-        "options": _defaults(method) if own is None else asdict(own),
+        "options": defaults_of(method) if options is None else asdict(options),
         "records": list(method.needs.records),
         "memory": method.about.memory,
         "target_works": method.needs.target,
@@ -36,65 +86,27 @@ def method_row(method: Method, own: Any = None) -> dict[str, Any]:
     }
 
 
-def _defaults(method: Method) -> dict[str, Any]:
-    return {spec.name: _default(spec) for spec in fields(method.options)}
+def defaults_of(method: Method) -> dict[str, Any]:
+    """Option -> default; None if it has none."""
+    specs = fields(method.options)
+    return {spec.name: None if spec.default is MISSING else spec.default for spec in specs}
 
 
-def _default(spec: Any) -> Any:
-    return None if spec.default is MISSING else spec.default
-
-
-def one(method: Method, own: Any = None) -> None:
-    """A method in a few lines, with its defaults or the options that it is to be used with."""
-    row = method_row(method, own)
+def print_method(method: Method, options: Any = None) -> None:
+    """A method in a few lines, with its defaults or with these options."""
+    row = method_row(method, options)
     console.print(Text(row["name"], style="bold").append(f"  {row['summary']}", style="not bold"))
-    options = ", ".join(f"{key}={value}" for key, value in row["options"].items())
-    target = "yes" if method.needs.target else "no"
+    target = "yes" if row["target_works"] else "no"
     parts = {
-        "options": options,
-        "records": f"{'+'.join(method.needs.records) or 'none'} ({method.about.memory})",
-        "who works": f"{method.about.who}; the target must take part: {target}",
-        "rounds": method.about.rounds,
-        "guarantee": method.about.guarantee,
-        "paper": method.about.paper,
-        "avoids": method.about.avoids,
-        "variants": ", ".join(method.about.variants),
+        "options": ", ".join(f"{key}={value}" for key, value in row["options"].items()),
+        "records": f"{'+'.join(row['records']) or 'none'} ({row['memory']})",
+        "who works": f"{row['who']}; the target must take part: {target}",
+        "rounds": row["rounds"],
+        "guarantee": row["guarantee"],
+        "paper": row["paper"],
+        "avoids": row["avoids"],
+        "variants": ", ".join(row["variants"]),
     }
     for title, words in parts.items():
         if words:
             line(f"  {title:<10} {words}")
-
-
-def record_rows(records: Any, methods: Any) -> list[dict[str, str]]:
-    """What training can keep, and for which methods."""
-    return [
-        {
-            "record": f"`{record.name}`",
-            "what it keeps": record.summary,
-            "memory": record.memory,
-            "for": ", ".join(f"`{item.name}`" for item in methods if record.name in item.needs),
-        }
-        for record in records
-    ]
-
-
-def table_rows(methods: Any) -> list[dict[str, str]]:
-    """The table of the docs."""
-    return [
-        {
-            "method": f"`{method.name}`",
-            "what it does": method.summary,
-            "options": ", ".join(
-                f"{spec.name}={_default(spec)}" for spec in fields(method.options)
-            ),
-            "records": "+".join(method.needs.records) or "none",
-            "their memory": method.about.memory,
-            "target takes part": "yes" if method.needs.target else "no",
-            "who works": method.about.who,
-            "rounds": method.about.rounds,
-            "guarantee": method.about.guarantee,
-            "paper": method.about.paper,
-            "trap avoided": method.about.avoids,
-        }
-        for method in methods
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +27,7 @@ from pfedul.compare.words import (
     verdict_words,
     verdicts_of,
 )
-from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, line
+from pfedul.terminal.console import ProgressLog, console, error_console, line
 
 if TYPE_CHECKING:
     from pfedul.compare.comparing import OnCell
@@ -42,33 +41,28 @@ _A_DAY = 24 * 3600.0
 
 @contextmanager
 def progress() -> Iterator[tuple[OnStage, OnCell]]:
-    """One bar: what is prepared, one after the other, then all cells; done, time left, at work.
-
-    Where stderr is no terminal, lines now and then.
-    """
-    plain = not error_console.is_terminal
-    with progress_bar(error_console, disable=plain) as bar:
+    """One bar for the preparations, one after the other, and then for all cells."""
+    log = ProgressLog()
+    with progress_bar(error_console, disable=log.active) as bar:
         task = bar.add_task("", total=None, now="")
-        stage, last = "", 0.0
+        stage = ""
 
         def show(what: str, done: int, of: int, now: str = "") -> None:
-            nonlocal stage, last
+            nonlocal stage
+            log(f"{what} {done}/{of}  {now}", always=not stage)
             if what != stage:
                 stage = what
                 bar.reset(task, description=what, completed=done, total=of)
             bar.update(task, completed=done, total=of, now=now)
-            if plain and time.monotonic() - last > SECONDS_BETWEEN_LINES:
-                error_console.print(f"{what} {done}/{of}  {now}", markup=False)
-                last = time.monotonic()
 
         yield show, lambda done, of, now: show("cells", done, of, now)
 
 
 def progress_bar(where: Console, disable: bool = False) -> Bar:
-    """What is being worked on is cut where the line ends, and nothing else is.
+    """A progress bar; in a narrow terminal only the text about the current work is cut.
 
-    The time left is an estimate from all that was done: a cell may take longer than the half
-    minute that estimates are made from otherwise.
+    The time left is estimated from the whole past, not from rich's default of half a minute,
+    because one cell may take longer than that.
     """
     return Bar(
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
@@ -87,53 +81,53 @@ def progress_bar(where: Console, disable: bool = False) -> Bar:
     )
 
 
-def comparison(found: Json, page: Path) -> None:
+def print_comparison(document: Json, page: Path) -> None:
     """The table, what failed, and where the page is."""
-    where = console if console.is_terminal else Console(highlight=False, width=_WITHOUT_END)
-    grid, hidden = comparison_table(found, where.width)
+    where = console if console.is_terminal else Console(highlight=False, width=_WIDE)
+    grid, hidden = comparison_table(document, where.width)
     where.print(grid)
-    for text in remarks(found, hidden):
+    for text in remarks(document, hidden):
         line(text)
     line(f"Page: {page}")
 
 
-_WITHOUT_END = 1000
-"""Files have room for every column."""
+_WIDE = 1000
+"""Width of files and pipes: room for every column."""
 
 
-def remarks(found: Json, hidden: Sequence[str]) -> list[str]:
-    """What the table cannot say in its cells."""
-    rows = [row for row in found["methods"] if row["asked"]]
+def remarks(document: Json, hidden: Sequence[str]) -> list[str]:
+    """Lines under the table."""
+    rows = [row for row in document["methods"] if row["asked"]]
     failed = [row for row in rows if row["failure"] is not None]
-    said = [
+    lines = [
         f"[{number}] {row['label']}: {row['failure']}" for number, row in enumerate(failed, start=1)
     ]
-    said.append("excess: how far attacks come beyond what they reach on oracles (AUC), in the mean")
+    lines.append("excess: mean AUC of the attacks above what they reach on oracles")
     if "clients" not in hidden:
-        said.append("clients: accuracy after / before of the client that kept least, and most")
-    said += [SPREAD_NOTE] if has_spread(rows) else []
-    said += [OWN_BASE_NOTE] if any(row["own_base"] for row in rows) else []
+        lines.append("clients: accuracy after / before of the client that kept least, and most")
+    lines += [SPREAD_NOTE] if has_spread(rows) else []
+    lines += [OWN_BASE_NOTE] if any(row["own_base"] for row in rows) else []
     if hidden:
-        said.append(f"The page has more columns than fit here: {', '.join(hidden)}.")
-    further = len(found["methods"]) - len(rows)
+        lines.append(f"The page has more columns than fit here: {', '.join(hidden)}.")
+    further = len(document["methods"]) - len(rows)
     if further:
-        said.append(f"The page also has {counted(further, 'way')} that earlier calls compared.")
-    return said
+        lines.append(f"The page also has {counted(further, 'way')} that earlier calls compared.")
+    return lines
 
 
-def comparison_table(found: Json, width: int) -> tuple[Table, list[str]]:
-    """The table in this width, and the names of the columns that it has no room for.
+def comparison_table(document: Json, width: int) -> tuple[Table, list[str]]:
+    """The table at this width, and the names of the columns that do not fit.
 
     References first, then the methods that were asked for.
     """
-    rows = _rows(found)
+    rows = _rows(document)
     limits = {} if _width(rows, list(_COLUMNS), {}) <= width else _WRAPPED
     names = list(_COLUMNS)
     for name in _FIRST_TO_GO:
         if _width(rows, names, limits) > width:
             names.remove(name)
     grid = Table(
-        title=f"forgetting {' and '.join(found['targets'])}",
+        title=f"forgetting {' and '.join(document['targets'])}",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE,
@@ -150,20 +144,20 @@ def comparison_table(found: Json, width: int) -> tuple[Table, list[str]]:
 
 
 _WRAPPED = {"method": 24, "verdict": 19}
-"""Columns of words, which may have several lines, and how wide they are where room is scarce."""
+"""Columns of text that may wrap, and their width in a narrow terminal."""
 
 
 def _width(rows: Rows, names: Sequence[str], limits: Mapping[str, int]) -> int:
-    """What these columns take, with the gaps between them."""
+    """Width of these columns with the gaps between them."""
     widest = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
     return sum(min(widest[name], limits.get(name, widest[name])) + 2 for name in names) + 1
 
 
-def _rows(found: Json) -> list[dict[str, str]]:
-    methods = [row for row in found["methods"] if row["asked"]]
+def _rows(document: Json) -> list[dict[str, str]]:
+    methods = [row for row in document["methods"] if row["asked"]]
     names = short_labels(row["label"] for row in methods)
     failed = [row["label"] for row in methods if row["failure"] is not None]
-    rows = [_cells(row, f"({row['label']})", "") for row in found["references"]]
+    rows = [_cells(row, f"({row['label']})", "") for row in document["references"]]
     for row in methods:
         note = f" [{failed.index(row['label']) + 1}]" if row["failure"] is not None else ""
         rows.append(_cells(row, marked(row, names[row["label"]]), note))
@@ -171,7 +165,7 @@ def _rows(found: Json) -> list[dict[str, str]]:
 
 
 def _cells(row: Json, name: str, note: str) -> dict[str, str]:
-    """A row as text; a failure has the number of the line below that says why."""
+    """A row as text; a failed one refers to the line below that says why."""
     if row["pps"] is None:
         blank = dict.fromkeys(_COLUMNS, "")
         return {**blank, "method": name, "verdict": f"{NO_RESULT}{note}"}
@@ -183,7 +177,7 @@ def _cells(row: Json, name: str, note: str) -> dict[str, str]:
 
 
 def _known(name: str, form: Callable[[float], str]) -> Callable[[Json], str]:
-    """Nothing where it is not known: references have no rounds."""
+    """Empty if unknown: references have no rounds."""
     return lambda row: "" if row.get(name) is None else form(row[name])
 
 
@@ -211,6 +205,14 @@ _COLUMNS: dict[str, Callable[[Json], str]] = {
     "stored": _known("bytes_stored", _bytes),
 }
 _FIRST_TO_GO = (
-    *("largest", "seconds", "clients", "stored", "sent", "CFI", "rounds", "accuracy", "CPU s"),
+    "largest",
+    "seconds",
+    "clients",
+    "stored",
+    "sent",
+    "CFI",
+    "rounds",
+    "accuracy",
+    "CPU s",
 )
-"""In a narrow terminal: what says least is left to the page."""
+"""Columns left out in a narrow terminal, the least important first."""

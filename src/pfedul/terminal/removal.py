@@ -1,8 +1,7 @@
-"""How plans and outcomes look in a terminal."""
+"""Plans and outcomes of removals in the terminal."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,19 +12,19 @@ from rich.text import Text
 
 from pfedul.base.text import human_bytes
 from pfedul.protocol import OnStage
-from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, line, table
+from pfedul.terminal.console import ProgressLog, console, error_console, line, table
 from pfedul.unlearn.pfedul.plan import Plan
 
 _COLOURS = (17, 18, 19, 26, 32, 38, 44, 50, 86, 122)
-"""Ten terminal colours from dark blue to light green, even in brightness."""
+"""Ten terminal colours from dark blue to light green, in even steps of brightness."""
 
 _SHADES = " ░▒▓█"
 """The same without colours, for files and pipes."""
 
 
-def plan(found: Plan) -> None:
+def print_plan(plan: Plan) -> None:
     """Scores as bars, the chosen layers, and how far each will move."""
-    largest = max((layer.score for layer in found.layers), default=0.0) or 1.0
+    largest = max((layer.score for layer in plan.layers), default=0.0) or 1.0
     rows = [
         {
             "layer": layer.name,
@@ -36,24 +35,24 @@ def plan(found: Plan) -> None:
             "change": f"{layer.relative_change:.1e}" if layer.selected else "",
             "at bound": f"{layer.at_bound:.1%}" if layer.selected else "",
         }
-        for layer in found.layers
+        for layer in plan.layers
     ]
-    correction = found.as_json()["correction"]
+    correction = plan.as_json()["correction"]
     if rows:
-        table(f"plan to forget {', '.join(found.targets)} ({correction})", rows)
-        line(f"threshold {found.threshold:.4f}, {len(found.selected)} of {len(rows)} layers chosen")
-    for note in found.notes:
+        table(f"plan to forget {', '.join(plan.targets)} ({correction})", rows)
+        line(f"threshold {plan.threshold:.4f}, {len(plan.selected)} of {len(rows)} layers chosen")
+    for note in plan.notes:
         line(f"Note: {note}.")
 
 
-def agreement(exact: Sequence[float], rank: float | None) -> None:
+def print_agreement(exact: Sequence[float], rank: float | None) -> None:
     """The exact scores, in the order of the table, and how well the recorded ones rank."""
     line(f"exact scores: {', '.join(f'{score:.4f}' for score in exact)}")
     words = "too few layers, or equal scores" if rank is None else f"{rank:.3f}"
     line(f"rank agreement of recorded and exact scores (Spearman): {words}")
 
 
-def heat_map(scores: Mapping[str, Sequence[float]], layers: Sequence[str]) -> None:
+def print_heat_map(scores: Mapping[str, Sequence[float]], layers: Sequence[str]) -> None:
     """Clients x layers; a lighter field is a higher score."""
     values = [value for row in scores.values() for value in row]
     low, high = min(values), max(values)
@@ -74,48 +73,45 @@ def _field(share: float) -> Text:
 
 
 @contextmanager
-def stages() -> Iterator[OnStage]:
-    """A bar for each stage of a removal, as far as it has come."""
+def stage_bars() -> Iterator[OnStage]:
+    """A bar for each stage of a removal."""
     words = TextColumn("{task.description:<14}")
     columns = words, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    plain = not error_console.is_terminal
-    with Bar(*columns, console=error_console, disable=plain) as bar:
-        known: dict[str, Any] = {}
-        last_line = time.monotonic()
+    log = ProgressLog()
+    with Bar(*columns, console=error_console, disable=log.active) as bar:
+        tasks: dict[str, Any] = {}
 
         def on_stage(stage: str, done: int, of: int) -> None:
-            nonlocal last_line
-            if stage not in known:
-                known[stage] = bar.add_task(stage, total=of)
-                if plain:
-                    error_console.print(f"{stage} ...")
-            elif plain and time.monotonic() - last_line > SECONDS_BETWEEN_LINES:
-                error_console.print(f"{stage} {done}/{of}")
-                last_line = time.monotonic()
-            bar.update(known[stage], completed=done, total=of)
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=of)
+                log(f"{stage} ...", always=True)
+            else:
+                log(f"{stage} {done}/{of}")
+            bar.update(tasks[stage], completed=done, total=of)
 
         yield on_stage
 
 
-def outcome(found: dict[str, Any]) -> None:
-    """What was done, for people."""
-    chosen = [layer["name"] for layer in found["plan"]["layers"] if layer["selected"]]
-    line(f"Forgot {', '.join(found['targets'])} (request {found['request']}).")
-    verb = "corrected" if found["plan"]["threshold"] is not None else "changed"
-    line(f"{verb:<11} {', '.join(chosen) or 'no layer'} ({found['plan']['correction']})")
-    erased = found["erased"]
+def print_outcome(outcome: dict[str, Any]) -> None:
+    """What a removal did and what it cost."""
+    chosen = [layer["name"] for layer in outcome["plan"]["layers"] if layer["selected"]]
+    line(f"Forgot {', '.join(outcome['targets'])} (request {outcome['request']}).")
+    verb = "corrected" if outcome["plan"]["threshold"] is not None else "changed"
+    line(f"{verb:<11} {', '.join(chosen) or 'no layer'} ({outcome['plan']['correction']})")
+    erased = outcome["erased"]
     size = human_bytes(erased["bytes"])
     line(f"erased      {erased['files']} files ({size}), {erased['rows']} rows of the ledger")
-    _before_and_after(found["before"], found["after"])
-    _preserved(found)
-    _cost(found)
-    line(f"shared      {found['shared_sha256_before'][:16]} -> {found['shared_sha256_after'][:16]}")
-    for note in found["notes"]:
+    _before_and_after(outcome["before"], outcome["after"])
+    _preserved(outcome)
+    _cost(outcome)
+    before, after = outcome["shared_sha256_before"], outcome["shared_sha256_after"]
+    line(f"shared      {before[:16]} -> {after[:16]}")
+    for note in outcome["notes"]:
         line(f"Note: {note}.")
-    for target, state in found["erased_at_client"].items():
+    for target, state in outcome["erased_at_client"].items():
         line(f"{target}: {state}.")
-    if found["not_recalibrated"]:
-        line(f"Not recalibrated yet: {', '.join(found['not_recalibrated'])}.")
+    if outcome["not_recalibrated"]:
+        line(f"Not recalibrated yet: {', '.join(outcome['not_recalibrated'])}.")
 
 
 def _before_and_after(before: Mapping[str, float], after: Mapping[str, float]) -> None:
@@ -131,23 +127,23 @@ def _before_and_after(before: Mapping[str, float], after: Mapping[str, float]) -
     table("accuracy of the remaining clients", rows)
 
 
-def _preserved(found: Mapping[str, Any]) -> None:
+def _preserved(outcome: Mapping[str, Any]) -> None:
     for key in ("pps", "cfi"):
-        interval = found[f"{key}_interval"]
+        interval = outcome[f"{key}_interval"]
         if interval is None:
             continue
         words = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
-        line(f"{key.upper():<11} {found[key]:.3f}{words}")
-    if found["undefined"]:
-        line(f"Left out of both, with accuracy 0 before: {', '.join(found['undefined'])}.")
+        line(f"{key.upper():<11} {outcome[key]:.3f}{words}")
+    if outcome["undefined"]:
+        line(f"Left out of both, with accuracy 0 before: {', '.join(outcome['undefined'])}.")
 
 
-def _cost(found: Mapping[str, Any]) -> None:
+def _cost(outcome: Mapping[str, Any]) -> None:
     parts = [
         f"{name} {cost['seconds']:.2f} s ({cost['cpu_seconds']:.2f} s CPU)"
-        for name, cost in found["stages"].items()
+        for name, cost in outcome["stages"].items()
     ]
     line(f"cost        {', '.join(parts)}")
-    sent = human_bytes(found["bytes_broadcast"])
-    back = human_bytes(found["bytes_uploaded"])
-    line(f"global      {found['rounds']} rounds, {sent} broadcast, {back} uploaded")
+    sent = human_bytes(outcome["bytes_broadcast"])
+    back = human_bytes(outcome["bytes_uploaded"])
+    line(f"global      {outcome['rounds']} rounds, {sent} broadcast, {back} uploaded")

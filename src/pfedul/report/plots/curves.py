@@ -1,12 +1,12 @@
-"""Lines: ROC curves on logarithmic axes, and accuracy over epochs of relearning."""
+"""Curves: ROC, accuracy while relearning, distributions of members and non-members."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfedul.report.plots.ticks import percent_tick
-from pfedul.report.style import INK, series_of
+from pfedul.base.text import typeset
+from pfedul.report.style import INK, SERIES, series_of
 
 SMALLEST_RATE = 1e-3
 _RATES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -73,3 +73,45 @@ def _draw_line(
 def _above_zero(rates: Sequence[float]) -> list[float]:
     """A logarithmic axis has no zero: what is below it is drawn at its lower end."""
     return [max(rate, SMALLEST_RATE / 10) for rate in rates]
+
+
+def draw_distributions(figure: Any, rows: Sequence[Mapping[str, Any]], signal: str) -> None:
+    """Each row has model, edges, members and nonmembers; members are filled."""
+    panels = figure.subplots(len(rows), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    members, others = SERIES["members"], SERIES["nonmembers"]
+    for axes, row in zip(panels, rows, strict=True):
+        edges = row["edges"]
+        axes.stairs(row["members"], edges, fill=True, color=members.colour, alpha=0.75)
+        axes.stairs(row["nonmembers"], edges, color=others.colour, linewidth=1.4)
+        axes.set_title(row["model"], fontsize=11, loc="left", pad=3)
+        axes.yaxis.set_major_formatter(percent_tick)
+        axes.locator_params(axis="y", nbins=3)
+    _label_bins(panels[-1], rows[0]["edges"], signal)
+    figure.supylabel("share of samples", fontsize=11)
+
+
+def _label_bins(axes: Any, edges: Sequence[float], signal: str) -> None:
+    """Bins that grow are even on a logarithmic axis, which is how losses spread."""
+    axes.set_xlabel(signal)
+    if edges[0] > 0 and edges[-1] - edges[-2] > 2 * (edges[1] - edges[0]):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(plain_tick)
+        axes.minorticks_off()
+
+
+def percent_tick(value: float, _place: int | None = None) -> str:
+    """A share in per cent, with as many digits as the tick needs.
+
+    >>> percent_tick(0.875), percent_tick(0.9)
+    ('87.5 %', '90 %')
+    """
+    return typeset(f"{round(100 * value, 6):g} %")
+
+
+def plain_tick(value: float, _place: int | None = None) -> str:
+    """A number as people write it.
+
+    >>> plain_tick(0.01), plain_tick(10.0)
+    ('0.01', '10')
+    """
+    return typeset(f"{value:g}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pfedul.base.text import shortened
 from pfedul.report.blocks import Figure
-from pfedul.report.plots.ticks import percent_tick
+from pfedul.report.plots.curves import percent_tick
 from pfedul.report.style import BAND, GRID, INK, SERIES
 
 PANEL_WIDTH = 340

@@ -1,1 +1,1 @@
-"""The sections of a report, one file each: a view of the material in, blocks out."""
+"""The sections of a report, one file each: a material of the material in, blocks out."""

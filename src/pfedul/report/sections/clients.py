@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
+from pfedul.report.material import Material
 from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
-from pfedul.report.view import View
 
 _SILENT = "No accuracies of remaining clients were kept, so nothing is known of what it cost them."
 
@@ -15,13 +15,13 @@ _RETRAINED = (
 )
 
 
-def clients_section(view: View) -> Section:
+def clients_section(material: Material) -> Section:
     """Before and after for every client, the worst named, PPS and CFI."""
-    found = view.accuracies()
+    found = material.accuracies()
     blocks: tuple[Block, ...] = (Text(_SILENT, "warning"),)
     if found:
-        blocks = (Text(_summary(found)), _picture(view, found), _table(view, found))
-    return Section("clients", "The remaining clients", (*blocks, *_metrics(view)))
+        blocks = (Text(_summary(found)), _picture(material, found), _table(material, found))
+    return Section("clients", "The remaining clients", (*blocks, *_metrics(material)))
 
 
 def _summary(found: dict[str, tuple[float, float]]) -> str:
@@ -44,8 +44,8 @@ def points(change: float) -> str:
     return f"{signed(100 * change, 1)} points"
 
 
-def _oracle_mean(view: View, client: str) -> float | None:
-    known = (view.clients.get(client) or {}).get("oracle") or []
+def _oracle_mean(material: Material, client: str) -> float | None:
+    known = (material.clients.get(client) or {}).get("oracle") or []
     return sum(known) / len(known) if known else None
 
 
@@ -54,12 +54,12 @@ def _by_change(found: dict[str, tuple[float, float]]) -> list[str]:
     return sorted(found, key=lambda client: (found[client][1] - found[client][0], client))
 
 
-def _picture(view: View, found: dict[str, tuple[float, float]]) -> Gallery:
+def _picture(material: Material, found: dict[str, tuple[float, float]]) -> Gallery:
     rows, legend = [], {"before", "after"}
     for client in _by_change(found):
         before, after = found[client]
         marks = [Mark("before", before), Mark("after", after)]
-        oracle = _oracle_mean(view, client)
+        oracle = _oracle_mean(material, client)
         if oracle is not None:
             marks.append(Mark("oracle", oracle))
             legend.add("oracle")
@@ -75,14 +75,14 @@ def _picture(view: View, found: dict[str, tuple[float, float]]) -> Gallery:
     return Gallery(caption, (figure,), order)
 
 
-def _table(view: View, found: dict[str, tuple[float, float]]) -> Table:
+def _table(material: Material, found: dict[str, tuple[float, float]]) -> Table:
     rows = tuple(
         (
             client,
             percent(found[client][0]),
             percent(found[client][1]),
             points(found[client][1] - found[client][0]),
-            percent(_oracle_mean(view, client)),
+            percent(_oracle_mean(material, client)),
         )
         for client in _by_change(found)
     )
@@ -90,12 +90,12 @@ def _table(view: View, found: dict[str, tuple[float, float]]) -> Table:
     return Table("Accuracy of the remaining clients (retrained: mean of the oracles)", head, rows)
 
 
-def _metrics(view: View) -> list[Block]:
+def _metrics(material: Material) -> list[Block]:
     """PPS and CFI beside what retraining gives: the paper assigns it 1, the formula may not."""
-    outcome = view.outcome
+    outcome = material.outcome
     if outcome.get("pps") is None:
         return []
-    oracle = (view.found.get("preservation") or {}).get("oracle") or {}
+    oracle = (material.evidence.get("preservation") or {}).get("oracle") or {}
     rows = tuple(
         (
             f"{key.upper()} ({meaning})",
@@ -111,11 +111,11 @@ def _metrics(view: View) -> list[Block]:
         *("retrained: assigned", "retrained: measured"),
     )
     kept = Table("What the remaining clients kept; 1 is best", head, rows)
-    return [kept, Text(_RETRAINED, "note"), *_undefined(view)]
+    return [kept, Text(_RETRAINED, "note"), *_undefined(material)]
 
 
-def _undefined(view: View) -> list[Block]:
-    left_out = view.outcome.get("undefined")
+def _undefined(material: Material) -> list[Block]:
+    left_out = material.outcome.get("undefined")
     if not left_out:
         return []
     return [Text(f"Left out of both, with accuracy 0 before: {joined(left_out)}.", "note")]

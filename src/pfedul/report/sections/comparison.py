@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pfedul.base.text import number, with_interval
 from pfedul.report.blocks import Block, Figure, Gallery, Table, Text
+from pfedul.report.material import Json, Material
 from pfedul.report.plots.rows import Row, Scale, common_ends, rows_figure
 from pfedul.report.sections.models import in_words, marks_of, model_rows, three_cells
 from pfedul.report.style import legend_of
-from pfedul.report.view import Json, View
 
 FINDINGS = {
     "leak": "✗ leak",
@@ -19,9 +19,9 @@ FINDINGS = {
 }
 
 
-def comparison_blocks(view: View) -> list[Block]:
+def comparison_blocks(material: Material) -> list[Block]:
     """Differences at a glance, then each test, then the numbers."""
-    tests = view.tests()
+    tests = material.tests()
     if not tests:
         return [Text("No attack could be made, so no test speaks for or against.", "warning")]
     return [_differences(tests), _judgement_table(tests), _each(tests), _figures_table(tests)]

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from pfedul.base.text import MISSING, counted, human_bytes, number
 from pfedul.report.blocks import Block, Section, Table, Text
-from pfedul.report.view import View
+from pfedul.report.material import Material
 
 
-def cheaper(view: View) -> float | None:
+def cheaper(material: Material) -> float | None:
     """How many times the CPU time of forgetting goes into that of retraining."""
-    cost = view.found.get("cost") or {}
-    forget, retrain = forgetting_seconds(view), cost.get("retrain_cpu_seconds")
+    cost = material.evidence.get("cost") or {}
+    forget, retrain = forgetting_seconds(material), cost.get("retrain_cpu_seconds")
     return retrain / forget if forget and retrain else None
 
 
-def forgetting_seconds(view: View) -> float | None:
+def forgetting_seconds(material: Material) -> float | None:
     """CPU seconds of the act; of the rehearsed one where there was no act."""
-    stages = (view.request or {}).get("stages")
+    stages = material.request.get("stages")
     if stages:
         return float(sum(stage["cpu_seconds"] for stage in stages.values()))
-    known: float | None = (view.found.get("cost") or {}).get("forget_cpu_seconds")
+    known: float | None = (material.evidence.get("cost") or {}).get("forget_cpu_seconds")
     return known
 
 
-def cost_section(view: View) -> Section:
+def cost_section(material: Material) -> Section:
     """Forgetting beside retraining, then stage by stage."""
-    blocks = [Text(_summary(view)), *_comparison(view), *_stages(view)]
+    blocks = [Text(_summary(material)), *_comparison(material), *_stages(material)]
     return Section("cost", "Cost against retraining", tuple(blocks))
 
 
-def _summary(view: View) -> str:
-    times = cheaper(view)
+def _summary(material: Material) -> str:
+    times = cheaper(material)
     if times is None:
         return "Retraining was not measured, so the cost stands alone."
     word = (
@@ -42,18 +42,18 @@ def _summary(view: View) -> str:
     )
 
 
-def _comparison(view: View) -> list[Block]:
-    outcome, cost = view.outcome, view.found.get("cost") or {}
+def _comparison(material: Material) -> list[Block]:
+    outcome, cost = material.outcome, material.evidence.get("cost") or {}
     if not outcome and not cost:
         return []
     sent = outcome.get("bytes_broadcast")
     rows = (
         (
             "CPU seconds",
-            _seconds(forgetting_seconds(view)),
+            _seconds(forgetting_seconds(material)),
             _seconds(cost.get("retrain_cpu_seconds")),
         ),
-        ("global rounds", _count(outcome.get("rounds")), _count(view.found.get("rounds"))),
+        ("global rounds", _count(outcome.get("rounds")), _count(material.evidence.get("rounds"))),
         ("sent to clients", MISSING if sent is None else human_bytes(sent), MISSING),
     )
     others = [
@@ -77,8 +77,8 @@ def _count(value: int | None) -> str:
     return MISSING if value is None else f"{value:,}"
 
 
-def _stages(view: View) -> list[Block]:
-    stages = view.outcome.get("stages") or {}
+def _stages(material: Material) -> list[Block]:
+    stages = material.outcome.get("stages") or {}
     if not stages:
         return []
     rows = tuple(

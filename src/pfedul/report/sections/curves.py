@@ -8,18 +8,17 @@ from itertools import groupby
 
 from pfedul.base.text import counted, percent
 from pfedul.report.blocks import Block, Figure, Gallery, Table
-from pfedul.report.plots.curves import draw_relearning, draw_roc
-from pfedul.report.plots.histograms import draw_distributions
+from pfedul.report.material import Json, Material
+from pfedul.report.plots.curves import draw_distributions, draw_relearning, draw_roc
 from pfedul.report.sections.models import in_order
 from pfedul.report.style import legend_of
-from pfedul.report.view import Json, View
 
 _SQUARE = (340, 300)
 
 
-def roc_blocks(view: View) -> list[Block]:
+def roc_blocks(material: Material) -> list[Block]:
     """A picture for each surface and attack; logarithmic, since few false alarms matter most."""
-    curves = view.found.get("roc") or ()
+    curves = material.evidence.get("roc") or ()
     if not curves:
         return []
     figures = tuple(_roc(key, rows) for key, rows in _grouped(curves, ("surface", "attack")))
@@ -55,9 +54,9 @@ def _found_at(curve: tuple[Sequence[float], Sequence[float]], rate: float) -> fl
     return max((tpr for fpr, tpr in zip(*curve, strict=True) if fpr <= rate), default=0.0)
 
 
-def distribution_blocks(view: View) -> list[Block]:
+def distribution_blocks(material: Material) -> list[Block]:
     """Candidate, untouched and one oracle under each other."""
-    rows = view.found.get("distributions") or ()
+    rows = material.evidence.get("distributions") or ()
     if not rows:
         return []
     groups = _grouped(rows, ("surface", "signal"))
@@ -89,9 +88,9 @@ def _overlap(row: Json) -> float:
     return float(sum(map(min, row["members"], row["nonmembers"])))
 
 
-def relearn_blocks(view: View) -> list[Block]:
+def relearn_blocks(material: Material) -> list[Block]:
     """How fast each model learns the target's samples again."""
-    found = view.found.get("relearn")
+    found = material.evidence.get("relearn")
     if not found:
         return []
     goal = found["old_accuracy"] - found["tolerance"]

@@ -7,23 +7,23 @@ from typing import Any
 
 from pfedul.base.text import counted, joined, number, percent, sentence, shortened, typeset
 from pfedul.report.blocks import Block, Figure, Gallery, Section, Table, Text
+from pfedul.report.material import Json, Material
 from pfedul.report.plots.layers import Paint, ScoreBar, draw_score_map, draw_scores
 from pfedul.report.style import INK, SERIES
-from pfedul.report.view import Json, View
 
 _PAGE_PAINT = Paint(SERIES["chosen"].colour, SERIES["other"].colour, INK)
 
 
-def layers_section(view: View) -> Section:
+def layers_section(material: Material) -> Section:
     """Scores with the threshold, every client's scores, a table of all layers."""
-    plan = view.plan
+    plan = material.plan
     if plan is None:
         blocks: tuple[Block, ...] = (Text("No plan was kept, so nothing is known of the layers."),)
     elif plan["threshold"] is None:
         blocks = (Text(_without_scores(plan)), _table(plan))
     else:
         notes = [Text(sentence(note), "note") for note in plan.get("notes") or ()]
-        blocks = (Text(_why(view, plan)), *notes, _pictures(view, plan), _table(plan))
+        blocks = (Text(_why(material, plan)), *notes, _pictures(material, plan), _table(plan))
     return Section("layers", "Which layers were corrected, and why", blocks)
 
 
@@ -35,13 +35,13 @@ def _without_scores(plan: Json) -> str:
     )
 
 
-def _why(view: View, plan: Json) -> str:
+def _why(material: Material, plan: Json) -> str:
     layers = plan["layers"]
     chosen = [layer["name"] for layer in layers if layer["selected"]]
     return (
         f"{len(chosen)} of {counted(len(layers), 'shared layer')} were corrected with "
         f"{plan['correction']}: {joined(chosen, 'none')}. A layer's score is the share that "
-        f"{joined(view.targets)} had in shaping it, from records that training kept. "
+        f"{joined(material.targets)} had in shaping it, from records that training kept. "
         f"{_rule(plan)}"
     )
 
@@ -59,8 +59,8 @@ def _rule(plan: Json) -> str:
     )
 
 
-def _pictures(view: View, plan: Json) -> Gallery:
-    figures = [_bars(plan), *_map(view, plan)]
+def _pictures(material: Material, plan: Json) -> Gallery:
+    figures = [_bars(plan), *_map(material, plan)]
     caption = "Scores of the layers: of the forgotten client, and of each client that remains."
     return Gallery(caption, tuple(figures), ("chosen", "other"))
 
@@ -83,12 +83,12 @@ def _draw_bars(figure: Any, bars: list[ScoreBar], threshold: float) -> None:
     draw_scores(figure.add_subplot(), bars, threshold, _PAGE_PAINT)
 
 
-def _map(view: View, plan: Json) -> list[Figure]:
+def _map(material: Material, plan: Json) -> list[Figure]:
     names = [layer["name"] for layer in plan["layers"]]
-    own = {joined(view.targets): [layer["score"] for layer in plan["layers"]]}
+    own = {joined(material.targets): [layer["score"] for layer in plan["layers"]]}
     others = {
         client: row["scores"]
-        for client, row in view.clients.items()
+        for client, row in material.clients.items()
         if len(row.get("scores") or ()) == len(names)
     }
     if not others or not names:

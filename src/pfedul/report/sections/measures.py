@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from pfedul.base.text import number, span, with_interval
 from pfedul.report.blocks import Block, Gallery, Heading, Table, Text
+from pfedul.report.material import Json, Material
 from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
 from pfedul.report.sections.comparison import FINDINGS
 from pfedul.report.sections.models import in_order, in_words, marks_of, model_rows, three_cells
 from pfedul.report.style import legend_of
-from pfedul.report.view import Json, View
 
 _KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answers", 1.0))
 
 
-def distance_blocks(view: View) -> list[Block]:
+def distance_blocks(material: Material) -> list[Block]:
     """How far the candidate's answers are from the oracles', beside oracle from oracle."""
-    rows = view.found.get("distance") or ()
+    rows = material.evidence.get("distance") or ()
     if not rows:
         return []
     figures = tuple(
@@ -62,9 +62,9 @@ def _distance_table(rows: Sequence[Json]) -> Table:
     return Table("Distance of answers to those of the oracles", head, made, words=2)
 
 
-def backdoor_blocks(view: View) -> list[Block]:
+def backdoor_blocks(material: Material) -> list[Block]:
     """How often the planted sign still works."""
-    found = view.found.get("backdoor")
+    found = material.evidence.get("backdoor")
     if not found:
         return []
     text = (
@@ -79,9 +79,9 @@ def backdoor_blocks(view: View) -> list[Block]:
     return [Heading("Backdoor"), Text(text), Gallery(caption, (figure,), legend)]
 
 
-def single_client_blocks(view: View) -> list[Block]:
+def single_client_blocks(material: Material) -> list[Block]:
     """The threshold attack through each remaining client's model."""
-    known = {client: row["auc"] for client, row in view.clients.items() if row.get("auc")}
+    known = {client: row["auc"] for client, row in material.clients.items() if row.get("auc")}
     rows = [Row(client, _auc_marks(auc)) for client, auc in known.items()]
     rows = sorted((row for row in rows if row.marks), key=lambda row: -row.marks[0].value)
     if not rows:
@@ -98,10 +98,10 @@ def _auc_marks(auc: Mapping[str, float | None]) -> tuple[Mark, ...]:
     return marks_of({name: {"value": auc.get(name)} for name in in_order(auc)})
 
 
-def measure_blocks(view: View) -> list[Block]:
+def measure_blocks(material: Material) -> list[Block]:
     """Figures that are shown, not judged; level strict adds its own."""
     groups: dict[tuple[str, ...], dict[str, Json]] = {}
-    for row in view.found.get("measures") or ():
+    for row in material.evidence.get("measures") or ():
         where = tuple(str(row.get(key) or "") for key in ("surface", "attack", "metric", "samples"))
         groups.setdefault((*where, number(row.get("best"), 2)), {})[row["model"]] = row
     if not groups:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pfedul.base.text import extent, with_interval
+from pfedul.report.material import Json
 from pfedul.report.plots.rows import Mark, Row
 from pfedul.report.style import series_of
-from pfedul.report.view import Json
 
 Figures = Mapping[str, Json | None]
 

@@ -1,37 +1,38 @@
-"""What was asked for and done, and whether the evidence is about its result."""
+"""What was asked for and done, whether the evidence applies to it, and how to repeat it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from pfedul.base.text import human_bytes, joined, moment, sentence
-from pfedul.report.blocks import Block, Facts, Heading, Items, Section, Table, Text
-from pfedul.report.view import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, View
+from pfedul.base.text import human_bytes, joined, moment, number, sentence
+from pfedul.report.blocks import Block, Code, Facts, Heading, Items, Section, Table, Text
+from pfedul.report.material import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, Material
 
 
-def request_section(view: View) -> Section:
+def request_section(material: Material) -> Section:
     """Who, when, how, the hashes, what was erased."""
     blocks = (
-        *_asked(view),
-        *_options(view.options),
-        *_hashes(view),
-        *_erased(view),
-        *_notes(view),
+        *_asked(material),
+        *_options(material.options),
+        *_hashes(material),
+        *_erased(material),
+        *_notes(material),
     )
     return Section("request", "The request", blocks)
 
 
-def _asked(view: View) -> list[Block]:
-    if view.request is None:
-        return [Text(NOT_FORGOTTEN_YET if view.evidence else NOTHING_AT_ALL, "warning")]
-    asked, run = view.request, view.run
+def _asked(material: Material) -> list[Block]:
+    if not material.request:
+        return [Text(NOT_FORGOTTEN_YET if material.evidence else NOTHING_AT_ALL, "warning")]
+    asked, run = material.request, material.run
     facts = (
-        ("forgotten", joined(view.targets)),
+        ("forgotten", joined(material.targets)),
         ("request", f"number {asked['request']} of {run.get('run', 'the run')}"),
         ("asked for", moment(asked.get("asked_at"))),
         ("finished", moment(asked.get("finished_at"))),
-        ("method", str(view.options.get("method", "not written down"))),
-        ("correction", str((view.plan or {}).get("correction", "not written down"))),
+        ("method", str(material.options.get("method", "not written down"))),
+        ("correction", str((material.plan or {}).get("correction", "not written down"))),
     )
     return [Facts(facts)]
 
@@ -49,9 +50,9 @@ def _plain(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _hashes(view: View) -> list[Block]:
+def _hashes(material: Material) -> list[Block]:
     """The tensors of the run beside those that were tested."""
-    done, tested = view.request or {}, view.found.get("hashes") or {}
+    done, tested = material.request, material.evidence.get("hashes") or {}
     rows = (
         ("shared, before", done.get("shared_sha256_before"), tested.get("shared_before")),
         ("shared, after", done.get("shared_sha256_after"), tested.get("shared_after")),
@@ -65,38 +66,96 @@ def _hashes(view: View) -> list[Block]:
     ]
     listed: list[Block] = [Facts(tuple(facts), mono=True)] if facts else []
     heading = Heading("Is the evidence about these tensors?")
-    return [heading, *_application(view), *listed]
+    return [heading, *_application(material), *listed]
 
 
-def _application(view: View) -> list[Block]:
-    if view.evidence is None:
+def _application(material: Material) -> list[Block]:
+    if not material.evidence:
         return [Text(NO_EVIDENCE, "warning")]
-    if view.request is None:
+    if not material.request:
         return [Text("There are no tensors to compare with yet: nothing was forgotten.")]
-    if view.applies is None:
+    if material.applies is None:
         return [Text("It was not checked whether the evidence is about these tensors.", "warning")]
-    if view.holds:
+    if material.holds:
         return [Text("Yes. The hashes of what was tested and of what is in the run are equal.")]
     text = "No. The run differs from what was tested, so the evidence does not apply to it:"
-    differences = [sentence(item) for item in view.applies.get("differences") or ()]
+    differences = [sentence(item) for item in material.applies.get("differences") or ()]
     return [Text(text, "warning"), Items(tuple(differences or ["It is not said where."]))]
 
 
-def _erased(view: View) -> list[Block]:
-    erased = view.outcome.get("erased")
+def _erased(material: Material) -> list[Block]:
+    erased = material.outcome.get("erased")
     if not erased:
         return []
-    done = "Erased" if view.request else "Erased in the rehearsal's copy, to be erased in the act"
+    done = (
+        "Erased" if material.request else "Erased in the rehearsal's copy, to be erased in the act"
+    )
     size = human_bytes(erased["bytes"])
     text = f"{done}: {erased['files']} files ({size}) and {erased['rows']} rows of the ledger."
-    at_client = (view.request or {}).get("erased_at_client") or {}
+    at_client = material.request.get("erased_at_client") or {}
     states = tuple(sentence(f"{client}: {state}") for client, state in at_client.items())
     return [Heading("What was erased"), Text(text), *([Items(states)] if states else [])]
 
 
-def _notes(view: View) -> list[Block]:
-    notes = [sentence(note) for note in view.outcome.get("notes") or ()]
-    away = (view.request or {}).get("not_recalibrated")
+def _notes(material: Material) -> list[Block]:
+    notes = [sentence(note) for note in material.outcome.get("notes") or ()]
+    away = material.request.get("not_recalibrated")
     if away:
         notes.append(f"Not recalibrated yet: {joined(away)}; pfedul recalibrate lets them.")
     return [Heading("Notes"), Items(tuple(notes))] if notes else []
+
+
+def repeat_section(material: Material) -> Section:
+    """Command, versions, seeds, configuration."""
+    blocks = (*_evidence(material), *_configuration(material))
+    return Section("repeat", "To repeat it", blocks)
+
+
+def _evidence(material: Material) -> list[Block]:
+    evidence = material.evidence
+    if not evidence:
+        return [Text(NO_EVIDENCE, "warning")]
+    facts = (
+        ("kind", f"{evidence.get('kind', 'unknown')}, level {evidence.get('level', 'unknown')}"),
+        ("made", moment(evidence.get("made_at"))),
+        ("machine", str(evidence.get("machine", "not written down"))),
+        ("seed, rounds", f"{evidence.get('seed')}, {evidence.get('rounds')}"),
+        *((name, str(version)) for name, version in (evidence.get("versions") or {}).items()),
+        *((f"samples: {name}", f"{n:,}") for name, n in (evidence.get("samples") or {}).items()),
+    )
+    return [
+        Code("The command", str(evidence.get("command", ""))),
+        Facts(facts),
+        *_models("Oracles: retrained without the target", evidence.get("oracles") or ()),
+        *_models("Twins: trained with the target, then unlearned", evidence.get("twins") or ()),
+    ]
+
+
+def _models(caption: str, models: Sequence[Json]) -> list[Block]:
+    if not models:
+        return []
+    rows = tuple(
+        (
+            model["name"],
+            str(model["shared_sha256"])[:16],
+            "yes" if model.get("cached") else "no",
+            str(model["seed"]),
+            str(model["rounds"]),
+            number(model.get("cpu_seconds"), 1),
+        )
+        for model in models
+    )
+    head = ("model", "shared tensors (SHA-256)", "from the cache", "seed", "rounds", "CPU seconds")
+    return [Table(caption, head, rows, words=3)]
+
+
+def _configuration(material: Material) -> list[Block]:
+    tested = material.evidence.get("configuration")
+    blocks: list[Block] = []
+    if tested:
+        blocks.append(Code("federation.toml, as it was tested", tested))
+    if material.settings and material.settings != tested:
+        changed = "The configuration has changed since the evidence was made."
+        blocks += [Text(changed, "note")] if tested else []
+        blocks.append(Code("federation.toml, as it is in the run", material.settings))
+    return blocks or [Text("The configuration is not known.", "warning")]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pfedul.base.text import counted, extent, joined, number, span
 from pfedul.report.blocks import Banner, Tile
+from pfedul.report.material import NO_EVIDENCE, NOTHING_AT_ALL, Material
 from pfedul.report.sections.cost import cheaper
-from pfedul.report.view import NO_EVIDENCE, NOTHING_AT_ALL, View
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ _APART = "There is evidence, but it is about other tensors than those in the run
 _TRACES = "That the shared model no longer carries traces of the client."
 
 
-def banner(view: View) -> Banner:
+def banner(material: Material) -> Banner:
     """The verdict with its limits, or the plain statement that there is none."""
-    if view.evidence is None:
-        return _without_evidence(view)
-    if view.holds is False:
-        return _of_other_tensors(view)
-    verdict = view.found.get("verdict") or {}
+    if not material.evidence:
+        return _without_evidence(material)
+    if material.holds is False:
+        return _of_other_tensors(material)
+    verdict = material.evidence.get("verdict") or {}
     spoken = str(verdict.get("verdict", "not enough evidence"))
     known = WORDS.get(spoken, WORDS["not enough evidence"])
     return Banner(
@@ -62,104 +63,103 @@ def banner(view: View) -> Banner:
         word=spoken,
         meaning=known.meaning,
         sentence=str(verdict.get("sentence", "")),
-        standing=standing(view),
+        standing=standing(material),
         claimed=tuple(verdict.get("reasons") or ()),
         not_claimed=tuple(verdict.get("limits") or ()),
         needed=tuple(verdict.get("needed") or ()),
-        tiles=_tiles(_tests_tile(view), _power_tile(view), _kept_tile(view), _cost_tile(view)),
+        tiles=_tiles(material, _tests_tile, _power_tile, _kept_tile, _cost_tile),
     )
 
 
-def _of_other_tensors(view: View) -> Banner:
+def _of_other_tensors(material: Material) -> Banner:
     """Nothing that was found in the rehearsal is claimed of a run that went another way."""
-    verdict = view.found.get("verdict") or {}
+    verdict = material.evidence.get("verdict") or {}
     return Banner(
         tone="unknown",
         word="evidence does not apply",
         meaning=_APART,
         sentence="Of the tensors that were tested the verdict was "
         f"“{verdict.get('verdict')}”. Of those in the run nothing is known.",
-        standing=standing(view),
-        claimed=_done(view),
+        standing=standing(material),
+        claimed=_done(material),
         not_claimed=(_TRACES, *(verdict.get("limits") or ())),
         needed=("An audit of the run as it is (pfedul audit).",),
-        tiles=_tiles(_kept_tile(view), _cost_tile(view)),
+        tiles=_tiles(material, _kept_tile, _cost_tile),
     )
 
 
-def _without_evidence(view: View) -> Banner:
+def _without_evidence(material: Material) -> Banner:
     return Banner(
         tone="unknown",
         word="no evidence",
         meaning="Nothing was measured, so nothing is claimed of what the model remembers.",
-        sentence=NO_EVIDENCE if view.request else NOTHING_AT_ALL,
-        standing=standing(view),
-        claimed=_done(view),
+        sentence=NO_EVIDENCE if material.request else NOTHING_AT_ALL,
+        standing=standing(material),
+        claimed=_done(material),
         not_claimed=(_TRACES,),
         needed=("A rehearsal (pfedul rehearse) before a removal, or pfedul audit after it.",),
-        tiles=_tiles(_kept_tile(view)),
+        tiles=_tiles(material, _kept_tile),
     )
 
 
-def _done(view: View) -> tuple[str, ...]:
+def _done(material: Material) -> tuple[str, ...]:
     """What is known without any test."""
-    if view.request is None:
+    if not material.request:
         return ()
-    layers = (view.plan or {}).get("layers") or ()
+    layers = (material.plan or {}).get("layers") or ()
     chosen = counted(sum(bool(layer["selected"]) for layer in layers), "shared layer")
     return (
-        f"What the run folder held of {joined(view.targets)} was erased.",
+        f"What the run folder held of {joined(material.targets)} was erased.",
         f"The removal corrected {chosen}.",
     )
 
 
-def standing(view: View) -> str:
+def standing(material: Material) -> str:
     """What the verdict is about: the tensors in the run, a rehearsal, or nothing."""
-    who = joined(view.targets, "a client")
-    if view.request is None:
-        return (
-            "Rehearsed only. Nothing has been forgotten in this run yet." if view.evidence else ""
-        )
-    if view.evidence is None:
+    who = joined(material.targets, "a client")
+    if not material.request:
+        rehearsed = "Rehearsed only. Nothing has been forgotten in this run yet."
+        return rehearsed if material.evidence else ""
+    if not material.evidence:
         return f"{who} was removed without a rehearsal."
     return {
         True: "This holds for the very tensors of the run: they have the hashes of those tested.",
         False: "This does not hold for the tensors of the run: they are not those tested.",
         None: "It was not checked whether the tensors of the run are those tested.",
-    }[view.holds]
+    }[material.holds]
 
 
-def _tiles(*made: Tile | None) -> tuple[Tile, ...]:
-    return tuple(tile for tile in made if tile is not None)
+def _tiles(material: Material, *makers: Callable[[Material], Tile | None]) -> tuple[Tile, ...]:
+    return tuple(tile for make in makers if (tile := make(material)) is not None)
 
 
-def _tests_tile(view: View) -> Tile | None:
-    tests = view.tests()
+def _tests_tile(material: Material) -> Tile | None:
+    tests = material.tests()
     if not tests:
         return None
     silent = sum(test["finding"] not in {"leak", "reduced leak", "below"} for test in tests)
-    oracles = counted(len(view.found.get("oracles") or ()), "retrained model")
+    oracles = counted(len(material.evidence.get("oracles") or ()), "retrained model")
     return Tile("Tests that see no leak", f"{silent} of {len(tests)}", f"compared with {oracles}")
 
 
-def _power_tile(view: View) -> Tile | None:
-    seen = [test.get("smallest_visible") for test in view.tests()]
+def _power_tile(material: Material) -> Tile | None:
+    seen = [test.get("smallest_visible") for test in material.tests()]
     if all(value is None for value in seen):
         return None
     hint = "in AUC, test by test; smaller ones stay unseen"
     return Tile("Smallest leak visible", extent(seen), hint)
 
 
-def _kept_tile(view: View) -> Tile | None:
-    pps = view.outcome.get("pps")
+def _kept_tile(material: Material) -> Tile | None:
+    pps = material.outcome.get("pps")
     if pps is None:
         return None
-    ends = span(view.outcome.get("pps_interval"))
+    ends = span(material.outcome.get("pps_interval"))
     return Tile("Accuracy kept by others (PPS)", number(pps), f"1 is all; {ends or 'no interval'}")
 
 
-def _cost_tile(view: View) -> Tile | None:
-    times = cheaper(view)
+def _cost_tile(material: Material) -> Tile | None:
+    times = cheaper(material)
     if times is None:
         return None
     return Tile(

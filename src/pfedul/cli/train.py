@@ -1,0 +1,105 @@
+"""The commands `train`, `status` and `evaluate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from pfedul.cli.parts import (
+    INTERRUPTED,
+    as_json_flag,
+    data_root_option,
+    example,
+    given,
+    opened,
+    options_of,
+    print_json,
+    run_argument,
+)
+from pfedul.federation import Federation
+from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
+from pfedul.status import read_status
+from pfedul.store.paths import LEDGER_FILE
+from pfedul.terminal.console import waiting
+from pfedul.terminal.status import print_evaluation, print_status, print_trained, training_bar
+
+
+@example("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
+@click.command()
+@run_argument
+@click.option("--config", type=click.Path(path_type=Path), help="Options from a TOML file.")
+@options_of(Settings)
+@as_json_flag
+def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None:
+    """Train the federation in the folder RUN, or continue it.
+
+    Options on the command line win over those of --config. What was used is
+    written to RUN/federation.toml. Called again on the same RUN it continues to
+    --rounds; an option that conflicts with the run is refused.
+    """
+    settings = (read_toml(config) if config else {}) | given(options)
+    with _open_or_create(run, settings, config) as federation, training_bar() as bar:
+        before = federation.rounds
+        try:
+            federation.train(settings.get("rounds"), bar)
+        except KeyboardInterrupt:
+            bar.stop()
+            _stop_after(federation.rounds, run)
+    if as_json:
+        print_json(read_status(run))
+    else:
+        print_trained(read_status(run), before)
+
+
+def _open_or_create(run: Path, given_settings: dict[str, Any], config: Path | None) -> Federation:
+    settings = from_mapping(given_settings, str(config or "the command line"))
+    if (run / LEDGER_FILE).is_file():
+        merge(read_settings(run), given_settings)
+        changes = changeable(given_settings)
+        changes.pop("rounds", None)
+        with waiting("Opening the run"):
+            return Federation.open(run, **changes)
+    with waiting(f"Loading {settings.data}"):
+        federation = Federation.create(run, **given_settings)
+    for warning in federation.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    return federation
+
+
+def _stop_after(rounds: int, run: Path) -> NoReturn:
+    saved = f"after round {rounds}, which is saved" if rounds else "before a round was finished"
+    click.echo(f"Stopped {saved}; 'pfedul train {run}' goes on from there.", err=True)
+    sys.exit(INTERRUPTED)
+
+
+@example("pfedul status runs/digits")
+@click.command()
+@run_argument
+@as_json_flag
+def status(run: Path, as_json: bool) -> None:
+    """Show the state of RUN: rounds, clients, accuracy, refused replies, size.
+
+    It only reads, so it may be called while RUN is being trained.
+    """
+    if as_json:
+        print_json(read_status(run))
+    else:
+        print_status(read_status(run))
+
+
+@example("pfedul evaluate runs/digits --json")
+@click.command()
+@run_argument
+@data_root_option
+@as_json_flag
+def evaluate(run: Path, data_root: str | None, as_json: bool) -> None:
+    """Measure each client's personal model on the client's own test samples."""
+    with opened(run, data_root) as federation, waiting("Evaluating"):
+        evaluation = federation.evaluate()
+    if as_json:
+        print_json(evaluation.as_json())
+    else:
+        print_evaluation(evaluation)

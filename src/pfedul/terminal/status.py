@@ -1,0 +1,200 @@
+"""Training, status and evaluation in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from pfedul.base.text import human_bytes
+from pfedul.evaluation import Evaluation
+from pfedul.run.training import Progress
+from pfedul.terminal.console import ProgressLog, error_console, line, table
+
+Json = dict[str, Any]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+class TrainingBar:
+    """Shows training progress; pass it as `Federation.train(progress=...)`."""
+
+    def __init__(self, bar: Bar, log: ProgressLog) -> None:
+        self._bar = bar
+        self._log = log
+        self._task = bar.add_task("training", total=None, figures="")
+        self._figures = ""
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.loss is not None:
+            self._figures = f"loss {progress.loss:.3f}"
+        if progress.accuracy is not None:
+            self._figures += f"  accuracy {progress.accuracy:.1%}"
+        self._bar.update(
+            self._task,
+            completed=(progress.round - 1) * progress.clients + progress.replies,
+            total=progress.rounds * progress.clients,
+            description=f"round {progress.round}/{progress.rounds}",
+            figures=self._figures,
+        )
+        self._log(f"round {progress.round}/{progress.rounds}  {self._figures}")
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+@contextmanager
+def training_bar() -> Iterator[TrainingBar]:
+    """A bar over all client replies of all rounds, with the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )
+    log = ProgressLog()
+    with Bar(*columns, console=error_console, disable=log.active) as bar:
+        yield TrainingBar(bar, log)
+
+
+def print_trained(status: Json, before: int) -> None:
+    """One line after training."""
+    rounds = status["rounds"]
+    if rounds == before:
+        line(f"Nothing to do: {status['run']} already has {rounds} rounds.")
+        return
+    accuracy = status["accuracy"][-1] if status["accuracy"] else None
+    words = f", mean accuracy {accuracy['mean']:.1%}" if accuracy else ""
+    line(
+        f"Trained rounds {before + 1} to {rounds} of {status['run']}{words}. "
+        f"Next: pfedul evaluate {status['run']}"
+    )
+
+
+def print_status(status: Json) -> None:
+    """The state of a run."""
+    active = [client for client in status["clients"] if client["status"] == "active"]
+    choices = ", ".join(status[key] for key in ("personalization", "data", "model"))
+    line(f"{status['run']}  {choices}")
+    line(f"rounds    {status['rounds']} of {status['rounds_asked']}")
+    line(f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples")
+    _print_curve("accuracy", [point["mean"] for point in status["accuracy"]], "{:.1%}")
+    _print_accuracy_now(status)
+    _print_curve("loss", [point["loss"] for point in status["loss"]], "{:.3f}")
+    _print_cost(status["cost"])
+    _print_sizes(status)
+    for request in status["requests"]:
+        _print_request(request)
+    for audit in status["audits"]:
+        targets = ", ".join(audit["targets"])
+        line(
+            f"{audit['kind']:<9} {audit['audit']}: of {targets}, "
+            f"{audit['made_at']}: {audit['verdict']}"
+        )
+    _print_nodes(status)
+    _print_refused(status["refused"])
+
+
+def _print_curve(name: str, values: list[float], form: str) -> None:
+    if values:
+        first, last = form.format(values[0]), form.format(values[-1])
+        line(f"{name:<9} {first} {sparkline(values)} {last}")
+
+
+def _print_accuracy_now(status: Json) -> None:
+    """The accuracy of the current tensors if the curve ends with older ones (after a removal)."""
+    now = status["accuracy_now"]
+    if now is None and status["accuracy"]:
+        line(f"          not known of the tensors as they are; 'pfedul evaluate {status['run']}'")
+    elif now is not None and now["source"] == "removal":
+        line(f"          now {now['mean']:.1%}, the lowest {now['worst']:.1%}")
+
+
+def _print_cost(cost: dict[str, float | None]) -> None:
+    if cost["commit_share"] is not None:
+        line(
+            f"time      {cost['round_seconds']:.1f} s in rounds "
+            f"({cost['client_cpu_seconds']:.1f} s of client CPU time), "
+            f"{cost['commit_seconds']:.2f} s committing ({cost['commit_share']:.1%}), "
+            f"{cost['record_seconds']:.2f} s recording ({cost['record_share']:.1%} of round time)"
+        )
+
+
+def _print_sizes(status: Json) -> None:
+    sizes = (f"{part} {human_bytes(size)}" for part, size in status["bytes"].items() if size)
+    line(f"folder    {', '.join(sizes)}")
+    if len(status["records"]) > 1:
+        kinds = (f"{name} {human_bytes(of['bytes'])}" for name, of in status["records"].items())
+        line(f"records   {', '.join(kinds)}")
+
+
+def _print_request(request: Json) -> None:
+    targets = ", ".join(request["targets"])
+    words = f"request   {request['request']}: forget {targets}, {request['status']}"
+    if request["not_recalibrated"]:
+        words += f"; not recalibrated yet: {', '.join(request['not_recalibrated'])}"
+    line(words)
+    for target, state in request["erased_at_client"].items():
+        line(f"          {target}: {state}")
+
+
+def _print_nodes(status: Json) -> None:
+    """Messages, strangers and the last action, if clients are on machines of their own."""
+    for row in status.get("traffic", ()):
+        times = row["tasks"]
+        out, back = (human_bytes(row[key] / times) for key in ("bytes_out", "bytes_in"))
+        line(
+            f"messages  {row['action']}, {times} times: {row['messages_out'] / times:.1f} out, "
+            f"{row['messages_per_client']:.2f} for each client, with {out} "
+            f"({row['out_to_shared']:.2f} x the shared tensors each); {back} back "
+            f"({row['in_to_shared']:.2f} x)"
+        )
+    for row in status.get("strangers", ()):
+        line(f"stranger  {row['node_key'][:12]}: {row['reason']}")
+    for row in status.get("actions", ())[-1:]:
+        line(
+            f"action    {row['action']}, begun {row['started_at']}: {row['result'] or 'not ended'}"
+        )
+
+
+def _print_refused(refused: list[Json]) -> None:
+    line(f"refused   {len(refused)} replies" if refused else "refused   none")
+    for row in refused[-10:]:
+        line(f"  round {row['round']}, {row['client']}: {row['reason']}")
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """A small chart with one character for each value, or for `width` of them evenly chosen.
+
+    >>> sparkline([0.0, 0.5, 1.0])
+    '▁▅█'
+    """
+    step = max(1, -(-len(values) // width))
+    chosen = values[::-1][::step][::-1]
+    low, high = min(chosen), max(chosen)
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BLOCKS[round((value - low) * scale)] for value in chosen)
+
+
+def print_evaluation(evaluation: Evaluation) -> None:
+    """A table of clients, and the three figures under it."""
+    rows = [
+        {
+            "client": client,
+            "accuracy": f"{score.accuracy:.1%}",
+            "": "█" * round(20 * score.accuracy),
+            "loss": f"{score.loss:.3f}",
+            "test samples": str(score.samples),
+        }
+        for client, score in evaluation.clients.items()
+    ]
+    table(f"personal models after round {evaluation.round}", rows)
+    worst = evaluation.clients[evaluation.worst].accuracy
+    line(
+        f"mean {evaluation.mean:.1%}   worst {worst:.1%} ({evaluation.worst})   "
+        f"spread {evaluation.spread:.1%}"
+    )
