@@ -496,6 +496,6 @@ def test_a_base_in_clusters_is_trained_for_knot(start, tmp_path):
     assert row["failure"] is None
     assert row["rounds"] == 4
     assert row["own_base"]
-    assert [dot.label for dot in dots_of(document) if dot.named] == ["knot †"]
+    assert [dot.label for dot in dots_of(document) if dot.number] == ["knot †"]
     assert any("run of its own" in note for note in document["cells"][0]["notes"])
     assert len(list(folder.glob("base-*"))) == 1

@@ -89,8 +89,9 @@ _READING = (
 def _picture(found: Json) -> Gallery:
     bars = "; bars are the standard deviation over them" if has_spread(found["methods"]) else ""
     caption = (
-        f"Every method at the mean over its seeds{bars}. Names with a comma between are of marks "
-        "that lie on each other. The same picture is in scatter.png."
+        f"Every method at the mean over its seeds{bars}. Methods are numbered as in the legend; "
+        "numbers in a row belong to marks that touch, from left to right. The same picture is in "
+        "scatter.png."
     )
     return Gallery(caption, (scatter_figure(found),))
 
