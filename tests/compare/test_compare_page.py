@@ -10,7 +10,7 @@ from helpers.comparison_documents import cell, comparison, failed
 from pfedul.compare.dots import picture_of
 from pfedul.compare.page import comparison_page
 from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter
-from pfedul.compare.words import amount, short_labels
+from pfedul.compare.tables import amount, short_labels
 from pfedul.report.blocks import Table
 from pfedul.report.html import as_html
 from pfedul.report.markdown import as_markdown

@@ -67,7 +67,7 @@ def compare(
     has what earlier calls found about the same clients.
     """
     # Imported here: it takes a second that other commands need not wait for.
-    from pfedul.compare import Comparing
+    from pfedul.compare import Comparison
     from pfedul.compare import compare as do_it
     from pfedul.compare.cells import cells_of, seeds_of
     from pfedul.compare.page import check_writable, write_pages
@@ -76,11 +76,11 @@ def compare(
     refuse_nodes(run)
     with opened(run, data_root) as federation:
         cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
-        asked = Comparing(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
+        comparison = Comparison(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
         if save is not None:
             check_writable(save)
         with show_compare.progress() as (on_stage, on_cell):
-            folder, found = do_it(asked, on_stage, on_cell)
+            folder, found = do_it(comparison, on_stage, on_cell)
     with show.waiting("Writing the page"):
         files = write_pages(found, folder)
         if save is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pfedul.compare.words import is_oracle, marked, setting, short_labels, who
+from pfedul.compare.tables import is_oracle, marked, setting, short_labels, who
 
 Json = Mapping[str, Any]
 

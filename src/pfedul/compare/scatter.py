@@ -14,7 +14,7 @@ from typing import Any
 
 from pfedul.base.text import counted, number, signed
 from pfedul.compare.dots import TITLE, Dot, Picture, crowds, picture_of
-from pfedul.compare.words import OWN_BASE
+from pfedul.compare.tables import OWN_BASE
 from pfedul.report.blocks import Figure
 from pfedul.report.style import BAND, GRID, INK, PAGE, SERIES, on_white
 from pfedul.store.folder import own_errors

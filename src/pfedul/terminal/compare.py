@@ -16,14 +16,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from pfedul.base.text import counted, human_bytes
-from pfedul.compare.words import (
+from pfedul.compare.tables import (
     NO_RESULT,
-    OWN_BASE_NOTE,
-    SPREAD_NOTE,
     amount,
     figure,
-    has_spread,
+    has_shared_accuracy,
     marked,
+    notes_on,
+    shared_words,
     short_labels,
     verdict_words,
     verdicts_of,
@@ -31,7 +31,7 @@ from pfedul.compare.words import (
 from pfedul.terminal.console import SECONDS_BETWEEN_LINES, console, error_console, line
 
 if TYPE_CHECKING:
-    from pfedul.compare.comparing import OnCell
+    from pfedul.compare.comparison import OnCell
     from pfedul.protocol import OnStage
 
 Json = Mapping[str, Any]
@@ -111,8 +111,7 @@ def remarks(found: Json, hidden: Sequence[str]) -> list[str]:
     said.append("excess: how far attacks come beyond what they reach on oracles (AUC), in the mean")
     if "clients" not in hidden:
         said.append("clients: accuracy after / before of the client that kept least, and most")
-    said += [SPREAD_NOTE] if has_spread(rows) else []
-    said += [OWN_BASE_NOTE] if any(row["own_base"] for row in rows) else []
+    said += notes_on(rows)
     if hidden:
         said.append(f"The page has more columns than fit here: {', '.join(hidden)}.")
     further = len(found["methods"]) - len(rows)
@@ -126,9 +125,10 @@ def comparison_table(found: Json, width: int) -> tuple[Table, list[str]]:
 
     References first, then the methods that were asked for.
     """
-    rows = _rows(found)
-    limits = {} if _width(rows, list(_COLUMNS), {}) <= width else _WRAPPED
-    names = list(_COLUMNS)
+    rows, models = _rows(found), [*found["references"], *found["methods"]]
+    columns = [name for name in _COLUMNS if name != "shared model" or has_shared_accuracy(models)]
+    limits = {} if _width(rows, columns, {}) <= width else _WRAPPED
+    names = list(columns)
     for name in _FIRST_TO_GO:
         if _width(rows, names, limits) > width:
             names.remove(name)
@@ -146,7 +146,7 @@ def comparison_table(found: Json, width: int) -> tuple[Table, list[str]]:
             grid.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         grid.add_row(*(Text(row[name]) for name in names))
-    return grid, [name for name in _COLUMNS if name not in names]
+    return grid, [name for name in columns if name not in names]
 
 
 _WRAPPED = {"method": 24, "verdict": 19}
@@ -203,6 +203,7 @@ _COLUMNS: dict[str, Callable[[Json], str]] = {
     "accuracy": lambda row: figure(row, "remaining_accuracy"),
     "PPS": lambda row: figure(row, "pps"),
     "CFI": lambda row: figure(row, "cfi"),
+    "shared model": shared_words,
     "clients": _ends,
     "CPU s": _known("cpu_seconds", amount),
     "seconds": _known("seconds", amount),
