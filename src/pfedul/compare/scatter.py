@@ -25,7 +25,7 @@ Paint = Mapping[str, str]
 X_LABEL = "mean excess of the attacks' AUC over the oracles (0: as if retrained)"
 Y_LABEL = "PPS: accuracy kept by the remaining clients (1: as before)"
 _SIZE = (720.0, 740.0)
-_INCHES, _DPI = (9.0, 8.6), 200
+_INCHES, _DPI = (9.0, 8.6), 150
 _LETTERS_OF_PAGE, _LETTERS_OF_FILE = 11.0, 9.0
 
 _MARK_SIZE = {"method": 7.0, "control": 7.5, "oracle": 8.5, "untouched": 14.0}
