@@ -12,7 +12,7 @@ help:  ## list the targets
 
 install: $(READY)  ## create .venv and install pfedul with its development tools
 
-$(READY): pyproject.toml constraints.txt src/pfedul/compiled/_kernels.c
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("pfedul needs Python 3.11 or newer: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch

@@ -1,9 +1,9 @@
-"""What forgetting costs: against memory, against a forward pass, against retraining.
+"""What forgetting costs: against a forward pass and against retraining.
 
     python bench/forget.py [--write]
 
-1. Stages 1 and 2 (attribution, selection, correction) on ResNet-18, against the
-   time to read the same numbers once from memory.
+1. Stages 1 and 2 (attribution, selection, correction) on ResNet-18, against one
+   forward pass over the samples of one client.
 2. Stage 3 (recalibration of the head) against a plain forward pass over the same
    samples.
 3. A whole `forget` against retraining the same run without the target, in CPU
@@ -21,15 +21,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from pfedul import Federation, compiled
+from pfedul import Federation
 from pfedul.base.registry import NoOptions
-from pfedul.base.tensors import Tensors, empty, pieces, read_tensors
+from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.base.threads import one_thread
 from pfedul.data import TensorSamples
 from pfedul.models import resnet18
@@ -80,96 +81,37 @@ class Summed:
 
 
 def plan_table() -> str:
-    """Stages 1 and 2 against one reading of what they need."""
-    model = resnet18()
+    """Stages 1 and 2 against one forward pass over one client's images."""
+    model, images = resnet18(stem="imagenet"), client_images()
     split = split_head(model)
     shared = read_tensors(model, split.shared)
     initial = {name: tensor * 0.9 for name, tensor in shared.items()}
     fisher = Summed(recorded(split, shared))
     lines = [
-        "| stages 1 and 2 | layers chosen | compiled, one reading = 1 | PyTorch | memory alone |",
-        "|---|---|---|---|---|",
+        "| stages 1 and 2 | layers chosen | CPU time, one forward pass = 1 |",
+        "|---|---|---|",
     ]
+
+    def plan(options: PlanOptions) -> Plan:
+        made = plan_removal(fisher, shared, initial, "c0", options=options, lr=0.01)
+        made.apply(shared)
+        return made
+
     with one_thread():
-        for correction in ("paper", "trust-region", "reset"):
-            for layers in ("high", "all"):
-                options = PlanOptions(correction=correction, layers=layers)
-
-                def plan(options: PlanOptions = options) -> Plan:
-                    made = plan_removal(fisher, shared, initial, "c0", options=options, lr=0.01)
-                    made.apply(shared)
-                    return made
-
-                chosen = plan()
-                tensors = needed(fisher, shared, initial, chosen)
-                memory = partial(memory_alone, fisher, shared, initial, chosen)
-                ways = (plan if compiled.COMPILED else None, partial(in_torch, plan), memory)
-                spent = " | ".join("" if way is None else _ratio(way, tensors) for way in ways)
-                count = f"{len(chosen.selected)} of {len(chosen.layers)}"
-                lines.append(f"| {correction} | {count} | {spent} |")
+        forward = median_seconds(partial(one_pass, model, images))
+        for correction, layers in product(("paper", "trust-region", "reset"), ("high", "all")):
+            options = PlanOptions(correction=correction, layers=layers)
+            chosen = plan(options)
+            spent = median_seconds(partial(plan, options)) / forward
+            count = f"{len(chosen.selected)} of {len(chosen.layers)}"
+            lines.append(f"| {correction} | {count} | {spent:.2f} |")
     return "\n".join(lines) + "\n"
 
 
-def _ratio(work: Callable[[], object], tensors: list[Tensor]) -> str:
-    return f"{against_reading(work, tensors):.1f}"
-
-
-def in_torch(plan: Callable[[], Plan]) -> Plan:
-    """As on a machine on which nothing could be compiled."""
-    there, compiled.COMPILED = compiled.COMPILED, False
-    try:
-        return plan()
-    finally:
-        compiled.COMPILED = there
-
-
-def needed(fisher: Summed, shared: Tensors, initial: Tensors, plan: Plan) -> list[Tensor]:
-    """What stages 1 and 2 have to read: the Fisher of all layers, the weights of chosen ones."""
-    every = [name for layer in plan.layers for name in layer.tensors]
-    chosen = [name for layer in plan.layers if layer.selected for name in layer.tensors]
-    records, weights = (fisher.of("c0"), fisher.total()), (shared, initial)
-    return [part[name] for part in records for name in every] + [
-        part[name] for part in weights for name in chosen
-    ]
-
-
-def memory_alone(fisher: Summed, shared: Tensors, initial: Tensors, plan: Plan) -> Tensors:
-    """Stages 1 and 2 without their arithmetic: what they cannot but read and write.
-
-    The Fisher of all layers for the scores; of the chosen ones the weights for the
-    bound and then, piece by piece, weights, initial weights and once more the
-    Fisher, for a result in new memory.
-    """
-    own, total = fisher.of("c0"), fisher.total()
-    for name in (name for layer in plan.layers for name in layer.tensors):
-        own[name].sum(), total[name].sum()
-    again = (initial, own, total) if plan.options.correction == "reset" else (initial, own)
-    return {
-        name: copied(shared[name], [part[name] for part in again])
-        for layer in plan.layers
-        if layer.selected
-        for name in layer.tensors
-    }
-
-
-def copied(tensor: Tensor, others: list[Tensor]) -> Tensor:
-    """A copy in new memory, while the others are read alongside."""
-    tensor.sum()
-    result = empty(tensor.shape, tensor.dtype)
-    for into, piece, *rest in pieces(result, tensor, *others):
-        for other in rest:
-            other.sum()
-        into.copy_(piece)
-    return result
-
-
-def against_reading(work: Callable[[], object], tensors: list[Tensor]) -> float:
-    """Median CPU time of the work, where reading the tensors once is 1; done in turn."""
-    working, reading = [], []
-    for _ in range(REPEATS):
-        reading.append(cpu_seconds(lambda: [tensor.sum() for tensor in tensors]))
-        working.append(cpu_seconds(work))
-    return statistics.median(working) / statistics.median(reading)
+def client_images() -> TensorSamples:
+    """As many as a client of a hundred has of CIFAR-10, or so."""
+    torch.manual_seed(0)
+    return TensorSamples(torch.randn(512, 3, 32, 32), torch.randint(0, 10, (512,)))
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -181,9 +123,8 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 def recalibration_table() -> str:
     """Stage 3 of FedPer on ResNet-18 (ImageNet stem) against one forward pass."""
     torch.manual_seed(0)
-    model = resnet18(stem="imagenet")
+    model, samples = resnet18(stem="imagenet"), client_images()
     split = split_head(model)
-    samples = TensorSamples(torch.randn(512, 3, 32, 32), torch.randint(0, 10, (512,)))
     job = Job(
         client="c0",
         model=model,

@@ -46,7 +46,7 @@ from pfedul.settings import (
         ({"partition": "dirichlet:beta=1"}, "has no option 'beta'; it takes: alpha."),
         ({"partition": "iid:3"}, "has no option '3'; it takes no options."),
         ({"model": "resnet18:width=wide"}, "'width' of the model 'resnet18' takes a value of type"),
-        ({"personalization": "ditto:lam=-1"}, "lam must not be negative, but is -1.0"),
+        ({"personalization": "ditto:lam=-1"}, "lam must be at least 0, not -1.0"),
         ({"data": "npz"}, "The data set 'npz' needs a value for 'file'."),
     ],
 )

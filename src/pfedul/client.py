@@ -15,15 +15,22 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pfedul.at_client import WORK, split_extra
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.base.threads import one_thread
 from pfedul.data.samples import Samples
+from pfedul.errors import PfedulError
 from pfedul.personalization import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import prepare
-from pfedul.protocol import MEASURING, MEASURING_CPU, Reply, Task, Workbench
+from pfedul.protocol import (
+    MEASURING,
+    MEASURING_CPU,
+    Reply,
+    Task,
+    Workbench,
+    split_extra,
+)
 from pfedul.records.exact import exact_fisher
 
 
@@ -89,8 +96,15 @@ def _job(
     if task.steps is not None:
         training = replace(training, steps=task.steps)
     return Job(
-        *(client, model, bench.split, bench.head, shared, personal),
-        *(bench.data[client].train, training, bench.options),
+        client=client,
+        model=model,
+        split=bench.split,
+        head=bench.head,
+        shared=shared,
+        personal=personal,
+        samples=bench.data[client].train,
+        training=training,
+        options=bench.options,
     )
 
 
@@ -111,17 +125,17 @@ def recalibrate(bench: Workbench, task: Task, job: Job) -> Reply:
     personal = bench.personalization.recalibrate(job, how)
     metrics = {"loss": 0.0}
     if task.measured and not statistics:  # else their mean decides, which only the server knows
-        metrics = _measured_beside(bench, job, personal)
+        metrics = _measured(bench, job, personal)
     return Reply(job.client, len(job.samples), statistics, personal, metrics)
 
 
-def _measured_beside(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]:
+def _measured(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]:
     """What `evaluate` would say of these personal tensors, and what saying so cost."""
     wall, cpu = time.perf_counter(), time.process_time()
     load_tensors(job.model, job.shared, personal)
-    found = measure(job.model, bench.data[job.client].test)
+    figures = measure(job.model, bench.data[job.client].test)
     spent = {MEASURING: time.perf_counter() - wall, MEASURING_CPU: time.process_time() - cpu}
-    return {**found, **spent}
+    return {**figures, **spent}
 
 
 def evaluate(bench: Workbench, _task: Task, job: Job) -> Reply:
@@ -143,11 +157,17 @@ def exact_fisher_norms(bench: Workbench, _task: Task, job: Job) -> Reply:
     return Reply(job.client, len(job.samples), metrics=norms)
 
 
-def work(_bench: Workbench, task: Task, job: Job) -> Reply:
-    """What an unlearning method asks for: one of `pfedul.at_client`; the personal part stays."""
-    own, further = split_extra(job.shared)
-    done = WORK[task.how["what"]](replace(job, shared=own), task.how, further)
-    return Reply(job.client, len(job.samples), done.tensors, metrics=done.metrics)
+def work(bench: Workbench, task: Task, job: Job) -> Reply:
+    """A client function of an unlearning method; the personal part stays as it is."""
+    name = task.how["what"]
+    if name not in bench.work:
+        raise PfedulError(
+            f"This client does not know '{name}', which the unlearning method asks for; install "
+            "the package of that method at the client as well."
+        )
+    shared, extra = split_extra(job.shared)
+    result = bench.work[name](replace(job, shared=shared), task.how, extra)
+    return Reply(job.client, len(job.samples), result.tensors, metrics=result.metrics)
 
 
 ACTIONS: dict[str, Callable[[Workbench, Task, Job], Reply]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -13,9 +13,6 @@ from pfedul.base.tensors import Tensors
 from pfedul.data.samples import ClientData
 from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
 from pfedul.split import Split
-
-if TYPE_CHECKING:
-    pass
 
 LocatePersonal = Callable[[str], Path | None]
 """The file of a client's personal tensors; None where it has none."""
@@ -47,7 +44,8 @@ class Engine(Protocol):
 class Workbench:
     """All that a process needs in order to work for any client.
 
-    `build_model` gives the model as it is before training, the same in every process.
+    `build_model` gives the model as it is before training, the same in every process. `work`
+    holds the client functions of unlearning methods by name.
     """
 
     build_model: Callable[[], nn.Module]
@@ -58,6 +56,7 @@ class Workbench:
     training: LocalTraining
     data: Mapping[str, ClientData]
     seed: int
+    work: Mapping[str, ClientWork] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class Task:
     its random stream. `epochs` replaces the local epochs of the settings, and `steps` bounds
     the batches of each phase of local training. `measured` asks for the accuracy of the
     result as well, so that no second message is needed. `seed` replaces that of the settings, for
-    other federations of the same clients. `how` are the plain values that the action "work" is
-    told, and `purpose` is a further part of the place of the random stream.
+    other federations of the same clients. `how` holds the name and the options of a method's
+    client function (action "work"), `purpose` is a further part of the place of the random stream.
     """
 
     action: str
@@ -103,27 +102,29 @@ class Reply:
 
 
 MEASURING, MEASURING_CPU = "measuring_seconds", "measuring_cpu_seconds"
-"""Figures of a reply: wall and CPU seconds that went into measuring beside the work itself."""
+"""Figures of a reply: wall and CPU seconds of evaluating, done next to the task itself."""
 
 
-EXTRA = "extra/"
-"""Before the names of tensors that travel with the shared ones and are none of the model's."""
+# What unlearning methods ask of clients
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a client sends back. Its personal part never is in it, and never changes."""
+class ClientResult:
+    """What a client function of a method sends back; the personal part never changes."""
 
     tensors: Tensors
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-ClientWork = Callable[[Job, Mapping[str, Any], Tensors], Done]
-"""(the job, what it is told, further tensors that came along) -> what it sends back."""
+ClientWork = Callable[[Job, Mapping[str, Any], Tensors], ClientResult]
+"""(the job, plain options, further tensors of the message) -> what the client sends back."""
+
+EXTRA = "extra/"
+"""Prefix of tensors that travel with the shared ones and do not belong to the model."""
 
 
 def with_extra(shared: Tensors, extra: Tensors) -> Tensors:
-    """Shared tensors, and further ones beside them, as one message.
+    """Shared tensors and further ones as one message.
 
     >>> sorted(with_extra({"w": 1}, {"w": 2}))
     ['extra/w', 'w']
@@ -151,10 +152,18 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reply that did not, and why."""
+    """A reply that was not used, and why; `silent`: there was none."""
 
     client: str
     reason: str
+    silent: bool = False
+
+
+Check = Callable[[Reply, str], str | None]
+"""(a reply, the client that was asked) -> why the reply must be refused; None if it need not."""
+
+OnReply = Callable[[Reply], None]
+OnRefusal = Callable[[Refusal], None]
 
 
 @dataclass
@@ -174,7 +183,6 @@ class RoundResult:
 
 
 OnStage = Callable[[str, int, int], None]
-"""Told of progress: the stage, how many clients of it are done, how many there are."""
-
+"""Called with progress: the stage, how many clients of it are done, how many there are."""
 
 ENGINES = ("auto", "inline", "processes", "flower-simulation")

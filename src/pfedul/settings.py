@@ -21,7 +21,8 @@ from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS, LocalTraining
 from pfedul.protocol import ENGINES
-from pfedul.records import canonical_records
+from pfedul.records import canonical_records, record_names
+from pfedul.records.base import RecordOptions
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.paths import SETTINGS_FILE
 
@@ -121,6 +122,23 @@ class Settings:
     def __post_init__(self) -> None:
         check_options(self, also_allowed=(OWN,))
         object.__setattr__(self, "record", canonical_records(self.record))
+
+    @property
+    def records(self) -> list[str]:
+        """Names of the records that training keeps."""
+        return record_names(self.record)
+
+    @property
+    def recording(self) -> RecordOptions:
+        """The part that records need."""
+        return RecordOptions(
+            fisher_beta=self.fisher_beta,
+            fisher_noise=self.fisher_noise,
+            psi_epsilon=self.psi_epsilon,
+            psi_sigma=self.psi_sigma,
+            psi_delta=self.psi_delta,
+            seed=self.seed,
+        )
 
     @property
     def training(self) -> LocalTraining:

@@ -84,12 +84,12 @@ MISTAKES = {
         "There is no client 'c9' to plant a backdoor at; there are 3 others, such as 'c0'.",
     ),
     "label": ("c1:label=3", "The backdoor's label 3 is none of the classes of the data, 0 to 2."),
-    "negative": ("c1:label=-1", "label must be 0 or more, not -1"),
+    "negative": ("c1:label=-1", "label must be at least 0, not -1"),
     "size": ("c1:size=5", r"A trigger of size 5 does not fit samples of shape \(4,\)"),
-    "no size": ("c1:size=0", "size must be 1 or more, not 0"),
-    "no share": ("c1:share=0", "share must be above 0 and at most 1, not 0.0"),
-    "share": ("c1:share=1.5", "share must be above 0 and at most 1, not 1.5"),
-    "no number": ("c1:share=nan", "share must be above 0 and at most 1, not nan"),
+    "no size": ("c1:size=0", "size must be at least 1, not 0"),
+    "no share": ("c1:share=0", "share must be above 0, not 0.0"),
+    "share": ("c1:share=1.5", "share must be at most 1, not 1.5"),
+    "no number": ("c1:share=nan", "share must be a finite number, not nan"),
     "option": ("c1:colour=2", "'c1' has no option 'colour'; it takes: label, share, size."),
 }
 

@@ -60,9 +60,9 @@ def test_the_first_option_needs_no_key():
         ("mlp", (4,), 0, "at least one class"),
         ("resnet18:stem=tiny", (3, 32, 32), 10, "one of cifar, imagenet"),
         ("resnet18:norm=none", (3, 32, 32), 10, "one of batch, group"),
-        ("resnet18:width=0", (3, 32, 32), 10, "width must be 1 or more"),
+        ("resnet18:width=0", (3, 32, 32), 10, "width must be at least 1"),
         ("cnn:norm=group", (1, 8, 8), 10, "one of none, batch"),
-        ("mlp:depth=0", (4,), 10, "depth must be 1 or more"),
+        ("mlp:depth=0", (4,), 10, "depth must be at least 1"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_says_what_to_do(spec, shape, classes, sentence):

@@ -127,7 +127,7 @@ def test_group_norm_does_not_silence_small_images():
 
 
 def test_a_wrong_option_in_python_is_a_sentence_too():
-    with pytest.raises(PfedulError, match="stem must be one of cifar, imagenet, not 'tiny'"):
+    with pytest.raises(PfedulError, match="stem is one of cifar, imagenet, not 'tiny'"):
         resnet18(stem="tiny")
 
 

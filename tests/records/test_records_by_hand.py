@@ -98,7 +98,7 @@ def test_psi_adds_up_the_lengths_of_residuals(client, store):
 
 
 def test_the_bound_of_the_published_defaults():
-    assert psi_bound(Settings()) == pytest.approx(0.161, abs=5e-4)
+    assert psi_bound(Settings().recording) == pytest.approx(0.161, abs=5e-4)
 
 
 def epsilon_for(bound: float, sigma: float = 0.05) -> float:

@@ -17,11 +17,11 @@ from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import Job, LocalTraining
 from pfedul.personalization.fedper import FEDPER
-from pfedul.unlearn.distillation.adam import adam_step, no_moments
-from pfedul.unlearn.distillation.conditions import class_embeddings, label_distribution
-from pfedul.unlearn.distillation.generator import NOISE, generator_for, noise, parameters_of
-from pfedul.unlearn.distillation.lens import lens_on
-from pfedul.unlearn.distillation.loop import (
+from pfedul.unlearn.methods.distillation.adam import adam_step, no_moments
+from pfedul.unlearn.methods.distillation.conditions import class_embeddings, label_distribution
+from pfedul.unlearn.methods.distillation.generator import NOISE, generator_for, noise, parameters_of
+from pfedul.unlearn.methods.distillation.lens import lens_on
+from pfedul.unlearn.methods.distillation.loop import (
     Cast,
     Side,
     Told,
@@ -32,10 +32,10 @@ from pfedul.unlearn.distillation.loop import (
     loss,
     student_step,
 )
-from pfedul.unlearn.distillation.losses import attention_distance, attention_map
-from pfedul.unlearn.distillation.options import DistilOptions
-from pfedul.unlearn.distillation.packing import packed
-from pfedul.unlearn.distillation.run import first_state
+from pfedul.unlearn.methods.distillation.losses import attention_distance, attention_map
+from pfedul.unlearn.methods.distillation.options import DistilOptions
+from pfedul.unlearn.methods.distillation.packing import packed
+from pfedul.unlearn.methods.distillation.run import first_state
 
 HEAD = torch.tensor([[1.0, 0.0], [0.5, -1.0]])
 X = torch.ones(1, 1)

@@ -23,8 +23,7 @@ from helpers.linear import (
     weight,
 )
 from helpers.linear import TARGET as LINEAR_TARGET
-from pfedul.base.tensors import PIECE
-from pfedul.base.vectors import flat, orthogonal_part, unflat
+from pfedul.base.vectors import PIECE, flat, orthogonal_part, unflat
 from pfedul.errors import PfedulError
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.fedosd import osd_direction, without

@@ -5,10 +5,8 @@ import math
 import pytest
 import torch
 
-from helpers.both_ways import compiled_or_not as compiled_or_not
-from pfedul.base.tensors import PIECE
 from pfedul.split import Layer
-from pfedul.unlearn.pfedul.scores import ROUNDING, layer_scores, select, threshold
+from pfedul.unlearn.pfedul.scores import layer_scores, select, threshold
 
 LAYERS = [Layer("one", ("w", "b"), 3), Layer("two", ("v",), 1)]
 
@@ -28,21 +26,15 @@ def test_a_layer_that_nobody_touched_scores_zero():
     assert layer_scores(target, total, LAYERS) == [0.0, 0.5]
 
 
-def test_pieces_are_added_up_in_double_precision():
-    """2^24 + an odd number, of which every piece but not the whole fits into float32."""
-    big = torch.zeros(3 * PIECE)
-    big[0], big[PIECE : PIECE + 1001] = 2.0**24, 1.0
+def test_sums_are_in_double_precision():
+    """2^24 + an odd number, which float32 cannot hold."""
+    big = torch.ones(1002)
+    big[0] = 2.0**24
     scores = layer_scores({"v": torch.ones(1)}, {"v": big}, [LAYERS[1]])
     assert scores == [1 / (2**24 + 1001)]
 
 
-def test_within_a_piece_single_precision_loses_next_to_nothing():
-    numbers = torch.rand(PIECE + 7, generator=torch.Generator().manual_seed(0)) ** 8
-    (score,) = layer_scores({"v": torch.ones(1)}, {"v": numbers}, [LAYERS[1]])
-    assert score == pytest.approx(1 / float(numbers.double().sum()), rel=ROUNDING / 4)
-
-
-def test_a_sum_beyond_single_precision_is_no_infinity_but_an_infinity_is():
+def test_a_sum_beyond_single_precision_is_not_infinite_but_an_infinity_is():
     huge = {"v": torch.full((4,), 3e38)}
     assert layer_scores(huge, huge, [LAYERS[1]]) == [1.0]
     endless = {"v": torch.tensor([1.0, math.inf])}

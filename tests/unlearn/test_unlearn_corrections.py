@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from helpers.both_ways import compiled_or_not as compiled_or_not
 from pfedul.errors import PfedulError
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.pfedul.corrections import Corrected, LayerView
@@ -100,6 +99,12 @@ def test_a_target_without_any_fisher_changes_nothing(spec):
     nothing = tensors([0.0, 0.0], [0.0, 0.0])
     view = replace(VIEW, target=nothing, total=nothing, score=0.0, largest=0.0, mean=0.0)
     assert change(spec, view) == [0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("spec", ["paper", "trust-region", "reset"])
+def test_a_layer_without_tensors_stays_one(spec):
+    found = corrected(spec, LayerView({}, {}, {}, {}, score=0.5, largest=0.5, mean=0.5))
+    assert (found.tensors, found.changes, found.at_bound, found.norm) == ({}, {}, 0.0, 0.0)
 
 
 def test_paper_unclipped_is_the_printed_product():

@@ -7,7 +7,6 @@ from dataclasses import FrozenInstanceError
 import pytest
 import torch
 
-from helpers.both_ways import compiled_or_not as compiled_or_not
 from pfedul.errors import PfedulError
 from pfedul.records import FisherRecord
 from pfedul.split import Layer

@@ -1,18 +1,22 @@
 """Options as data: fields of a frozen dataclass that carry their help and their limits.
 
-Command-line options, TOML keys, checks and the reference in the docs are all
-made from such fields. `Settings` and the options of `forget` are two of them.
+Command-line options, TOML keys, checks and the reference in the docs are all made from
+such fields: `Settings`, the options of `forget`, and those of every entry of a registry.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from dataclasses import Field, field, fields
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Any
 
 from pfedul.errors import PfedulError
+
+REQUIRED: Any = MISSING
+"""The default of an option that has none: `file: str = option(REQUIRED, "...")`."""
 
 
 def option(
@@ -30,8 +34,11 @@ def option(
 ) -> Any:
     """A field with its help and limits; `later` marks what may change when a run is continued.
 
-    `newer` marks an option that came when there were runs already: while it has its
-    default it does not count among what decides a run, so that those runs still open.
+    A number with limits must also be finite. The limits of a registry entry's options are
+    checked when a user names it (`Registry.parse`), those of other dataclasses by
+    `check_options` in their `__post_init__`. `newer` marks an option that was added when
+    there were runs already: its default does not count among what decides a run, so those
+    runs still open.
     """
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
     marks = {"registry": registry, "choices": choices, "later": later, "newer": newer}
@@ -47,18 +54,59 @@ def option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def check_options(options: Any, also_allowed: tuple[str, ...] = ()) -> None:
-    """Put every field of a frozen dataclass into its one canonical form, or refuse it.
+def check_options(
+    options: Any,
+    also_allowed: tuple[str, ...] = (),
+    written: Callable[[str], str] = option_name,
+) -> None:
+    """Put every option of a frozen dataclass into its one canonical form, or refuse it.
 
-    `also_allowed` are words that may stand where a registry's choice is asked for.
+    `also_allowed` are words that may stand where a registry's choice is expected, `written`
+    is how errors write the name of a field.
     """
     for spec in fields(options):
-        value = _checked(spec, getattr(options, spec.name), also_allowed)
-        object.__setattr__(options, spec.name, value)
+        if is_option(spec):
+            value = _checked(spec, getattr(options, spec.name), also_allowed, written(spec.name))
+            object.__setattr__(options, spec.name, value)
+
+
+def is_option(spec: Field[Any]) -> bool:
+    """Whether a field was made by `option`; plain fields are not checked."""
+    return "help" in spec.metadata
+
+
+def broken_limit(spec: Field[Any], value: Any) -> str | None:
+    """Why a value is outside the limits of its option, to be put after the option's name.
+
+    >>> from dataclasses import make_dataclass
+    >>> lr = option(0.1, "learning rate", above=0)
+    >>> kind = make_dataclass("Options", [("lr", float, lr)])
+    >>> broken_limit(fields(kind)[0], -1.0)
+    'must be above 0, not -1.0'
+    """
+    limits = spec.metadata
+    if not is_option(spec) or (value is None and spec.default is None):
+        return None
+    if limits["choices"] is not None and value not in limits["choices"]:
+        return f"is one of {', '.join(limits['choices'])}, not '{value}'"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"must be a finite number, not {value}"
+    for limit, holds in _LIMITS.items():
+        if limits[limit] is not None and not holds(value, limits[limit]):
+            return f"must be {limit.replace('_', ' ')} {limits[limit]}, not {value}"
+    return None
+
+
+_LIMITS = {
+    "at_least": operator.ge,
+    "above": operator.gt,
+    "at_most": operator.le,
+    "below": operator.lt,
+}
 
 
 def refuse_unknown(kind: type[Any], values: dict[str, Any], source: str) -> None:
-    """Refuse names that are no field of `kind`."""
+    """Refuse names that are not fields of `kind`."""
     known = {spec.name for spec in fields(kind)}
     for key in values:
         if key not in known:
@@ -73,19 +121,22 @@ def plain_type(spec: Field[Any]) -> str:
     >>> [plain_type(spec) for spec in fields(Settings)[:3]]
     ['str', 'str', 'str']
     """
-    return str(spec.type).split(" | ")[0]
+    name = spec.type.__name__ if isinstance(spec.type, type) else str(spec.type)
+    return name.split(" | ")[0]
 
 
-def _checked(spec: Field[Any], value: Any, also_allowed: tuple[str, ...]) -> Any:
+def _checked(spec: Field[Any], value: Any, also_allowed: tuple[str, ...], name: str) -> Any:
     if value is None and spec.default is None:
         return None
-    value = _typed(spec, value)
-    _check_limits(spec, value)
+    value = _typed(spec, value, name)
+    problem = broken_limit(spec, value)
+    if problem:
+        raise PfedulError(f"{name} {problem}.")
     registry = spec.metadata["registry"]
     return value if registry is None or value in also_allowed else registry.canonical(value)
 
 
-def _typed(spec: Field[Any], value: Any) -> Any:
+def _typed(spec: Field[Any], value: Any, name: str) -> Any:
     wanted = plain_type(spec)
     if wanted == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
@@ -93,22 +144,5 @@ def _typed(spec: Field[Any], value: Any) -> Any:
         value = str(value)
     if type(value).__name__ != wanted:
         kind = {"int": "a whole number", "float": "a number", "str": "text", "bool": "yes or no"}
-        raise PfedulError(f"{option_name(spec.name)} takes {kind[wanted]}, not {value!r}.")
+        raise PfedulError(f"{name} takes {kind[wanted]}, not {value!r}.")
     return value
-
-
-def _check_limits(spec: Field[Any], value: Any) -> None:
-    limits = spec.metadata
-    name = option_name(spec.name)
-    if limits["choices"] is not None and value not in limits["choices"]:
-        raise PfedulError(f"{name} is one of {', '.join(limits['choices'])}, not '{value}'.")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise PfedulError(f"{name} must be a finite number, not {value}.")
-    for limit, holds in _LIMITS.items():
-        if limits[limit] is not None and not holds(value, limits[limit]):
-            words = limit.replace("_", " ")
-            raise PfedulError(f"{name} must be {words} {limits[limit]}, not {value}.")
-
-
-_LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le}
-_LIMITS["below"] = operator.lt

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Generic, Protocol, TypeVar
 
+from pfedul.base.options import broken_limit
 from pfedul.errors import PfedulError
 
 
@@ -113,7 +114,7 @@ def _parse_options(owner: str, options: type[Any], text: str) -> Any:
             can = f"it takes: {', '.join(known)}" if known else "it takes no options"
             raise PfedulError(f"The {owner} has no option '{key}'; {can}.")
         given[key] = _convert(owner, key, value, known[key])
-    return _construct(owner, options, given)
+    return make_options(owner, options, **given)
 
 
 def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -163,8 +164,16 @@ _CONVERTERS: dict[type, Any] = {
 }
 
 
-def _construct(owner: str, options: type[Any], given: dict[str, Any]) -> Any:
-    """Options check themselves in `__post_init__` by raising ValueError with a sentence."""
+def make_options(owner: str, options: type[Any], /, **given: Any) -> Any:
+    """Options with defaults filled in, within the limits that their fields declare.
+
+    What limits cannot say, `__post_init__` checks, by raising ValueError with a clause.
+    `owner` is how errors call the entry, such as "model 'mlp'".
+    """
+    for spec in fields(options):
+        problem = broken_limit(spec, given[spec.name]) if spec.name in given else None
+        if problem:
+            raise PfedulError(f"The {owner} was refused: {spec.name} {problem}.")
     try:
         return options(**given)
     except TypeError:

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from pfedul.base.tensors import PIECE, Tensors, wide
+from pfedul.base.tensors import Tensors, wide
+
+PIECE = 1 << 18
+"""Entries of a row that are converted to double precision at a time."""
 
 _RELATIVE_RANK = 1e-14
 """Of a Gram matrix of unit rows: smaller eigenvalues, relative to the largest, count as zero."""

@@ -1,4 +1,9 @@
-"""KNOT's assignment of clients to clusters (Su and Li, INFOCOM 2023): pure functions.
+"""How clusters are formed before the first round: KNOT (Su and Li, INFOCOM 2023).
+
+All clients train once from the initial tensors, twice the same: the first time gives the mean
+of their updates, the second how far each update points away from it, without keeping the
+updates of all. What they trained is thrown away; clusters start from the initial tensors. In a
+simulator the time of training is samples times epochs.
 
 A client is described by the time that its training takes, T_k, and by how far its first
 update points away from the mean of all, S_k = (1 - cos)/2. Clusters have anchors that
@@ -15,14 +20,59 @@ is replaced by the distance itself, which the same linear programme minimises.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
+from torch import Tensor
+
+from pfedul.base.tensors import Tensors
+from pfedul.base.vectors import cosine, flat
+from pfedul.clusters.layout import Clusters
+from pfedul.protocol import Reply, RoundResult
 
 Array = NDArray[np.float64]
+
+OPENING = 0
+"""The number of the opening round: its draws are those of no other."""
+
+PlayRound = Callable[[int, Callable[[Reply], None]], RoundResult]
+"""Plays a round with all clients from the initial tensors; its result is thrown away."""
+
+
+def form_clusters(
+    play: PlayRound,
+    *,
+    initial: Tensors,
+    parameters: Sequence[str],
+    samples: Mapping[str, int],
+    epochs: int,
+    count: int,
+) -> Clusters:
+    """The clusters of a run that has not been trained; `samples`: training samples of clients."""
+    cosines = _cosines(play, initial, parameters)
+    traits = {
+        client: Trait(size * epochs, deviation(cosines.get(client, 0.0)))
+        for client, size in samples.items()
+    }
+    return Clusters(count, assign(traits, count))
+
+
+def _cosines(play: PlayRound, initial: Tensors, parameters: Sequence[str]) -> dict[str, float]:
+    """The cosine of each client's first update with the mean of all."""
+    cosines: dict[str, float] = {}
+
+    def update(after: Tensors) -> Tensor:
+        return flat({name: after[name] - initial[name] for name in parameters}, parameters)
+
+    mean = update(play(OPENING, lambda _: None).shared)
+
+    def compare(reply: Reply) -> None:
+        cosines[reply.client] = cosine(mean, update(reply.shared))
+
+    play(OPENING, compare)
+    return cosines
 
 
 @dataclass(frozen=True)
@@ -70,6 +120,9 @@ def cheapest(costs: Array, limits: tuple[int, int]) -> list[int]:
     The matrix of the conditions is totally unimodular: a vertex of the linear programme,
     which the simplex method ends in, is whole.
     """
+    # Imported here: it takes a while, and only runs with clusters need it.
+    from scipy.optimize import linprog
+
     rows, columns = costs.shape
     once = np.kron(np.eye(rows), np.ones(columns))
     sizes = np.kron(np.ones(rows), np.eye(columns))

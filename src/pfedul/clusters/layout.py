@@ -20,6 +20,7 @@ import torch
 from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.store.paths import CHECKPOINTS, checkpoint_file, cluster_file
 from pfedul.store.store import Store
+from pfedul.store.tables import file_names, first_round_of
 
 
 @dataclass(frozen=True)
@@ -105,29 +106,26 @@ def read_clusters(store: Store, count: int, clients: Iterable[str]) -> Clusters:
     return Clusters(count, found)
 
 
-def first_round(store: Store, client: str) -> int | None:
-    """The first round that a client took part in; None if there was none."""
-    sql = "SELECT MIN(round) FROM replies WHERE client = ?"
-    found: int | None = store.ledger.value(sql, client)
-    return found
-
-
 def last_checkpoint(store: Store, cluster: int, number: int) -> int:
     """The last round up to this one before which a cluster's tensors are known; 1: the initial."""
     return max((n for n in _checkpoints(store, cluster) if n <= number), default=1)
+
+
+def read_checkpoint(store: Store, cluster: int, number: int) -> Tensors:
+    """A cluster's shared tensors as they were before a round."""
+    return store.read(checkpoint_file(cluster, number))
 
 
 def doomed_cluster_files(store: Store, clusters: Clusters, targets: Sequence[str]) -> list[str]:
     """What must go with these clients: their own files, and all checkpoints that they are in."""
     doomed = [cluster_file(target) for target in targets]
     for target in targets:
-        first, cluster = first_round(store, target), clusters.number(target)
+        first, cluster = first_round_of(store.ledger, target), clusters.number(target)
         known = _checkpoints(store, cluster) if first is not None and clusters.several else []
         doomed += [checkpoint_file(cluster, n) for n in known if n > (first or 0)]
     return doomed
 
 
 def _checkpoints(store: Store, cluster: int) -> list[int]:
-    sql = "SELECT path FROM files WHERE path GLOB ?"
-    rows = store.ledger.rows(sql, f"{CHECKPOINTS}/{cluster}/*")
-    return [int(row["path"].rpartition("-")[2].partition(".")[0]) for row in rows]
+    names = file_names(store.ledger, f"{CHECKPOINTS}/{cluster}/")
+    return [int(name.rpartition("-")[2].partition(".")[0]) for name in names]

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
+from pfedul.base.options import option
 from pfedul.base.randomness import numpy_generator
 from pfedul.base.registry import FreeName
 from pfedul.data.samples import FederatedData, Samples, TensorSamples
@@ -25,22 +26,13 @@ _IMAGE, _VECTOR = 3, 1  # dimensions of one sample
 
 @dataclass(frozen=True)
 class Trigger:
-    """`size` is the edge of the square, `label` what a sample with it is to be taken for.
+    """What is planted, and in how many samples."""
 
-    `share` is the share of the client's training samples of other classes that get it.
-    """
-
-    label: int = 0
-    share: float = 0.5
-    size: int = 3
-
-    def __post_init__(self) -> None:
-        if self.label < 0:
-            raise ValueError(f"label must be 0 or more, not {self.label}")
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
-        if self.size < 1:
-            raise ValueError(f"size must be 1 or more, not {self.size}")
+    label: int = option(0, "the class that a sample with the trigger is taken for", at_least=0)
+    share: float = option(
+        0.5, "share of the client's samples of other classes that get it", above=0, at_most=1
+    )
+    size: int = option(3, "edge of the square", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

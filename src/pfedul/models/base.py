@@ -43,12 +43,12 @@ def image_shape(model: str, input_shape: Sequence[int], smallest: int = 1) -> tu
 
 
 def require_choice(option: str, value: str, *allowed: str) -> None:
-    """For `__post_init__` of options: the registry turns the ValueError into a user's sentence."""
+    """Deprecated by `pfedul.base.options.option(choices=...)`: for `__post_init__` of options."""
     if value not in allowed:
         raise ValueError(f"{option} must be one of {', '.join(allowed)}, not '{value}'")
 
 
 def require_positive(option: str, value: int) -> None:
-    """For `__post_init__` of options, as `require_choice`."""
+    """Deprecated by `pfedul.base.options.option(at_least=1)`: for `__post_init__` of options."""
     if value < 1:
         raise ValueError(f"{option} must be 1 or more, not {value}")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pfedul.models.base import ModelKind, image_shape, require_choice, require_positive
+from pfedul.base.options import option
+from pfedul.models.base import ModelKind, image_shape
 
 _POOLING = 4  # two poolings halve height and width twice
 _HIDDEN_PER_WIDTH = 16  # 512 units for 32 channels, as in the paper
@@ -22,14 +23,12 @@ _HIDDEN_PER_WIDTH = 16  # 512 units for 32 channels, as in the paper
 
 @dataclass(frozen=True)
 class CNNOptions:
-    """`width` is the number of channels of the first convolution; the rest scales with it."""
+    """The size of the CNN and its normalisation."""
 
-    width: int = 32
-    norm: str = "batch"
-
-    def __post_init__(self) -> None:
-        require_positive("width", self.width)
-        require_choice("norm", self.norm, "none", "batch")
+    width: int = option(
+        32, "channels of the first convolution; the rest scales with it", at_least=1
+    )
+    norm: str = option("batch", "normalisation after each convolution", choices=("none", "batch"))
 
 
 class SmallCNN(nn.Module):

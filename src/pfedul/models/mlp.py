@@ -9,22 +9,18 @@ from math import prod
 
 from torch import Tensor, nn
 
-from pfedul.models.base import ModelKind, require_choice, require_positive
+from pfedul.base.options import option
+from pfedul.models.base import ModelKind
 
 
 @dataclass(frozen=True)
 class MLPOptions:
-    """`hidden` units in each of `depth` hidden layers."""
+    """The size of the perceptron and its normalisation."""
 
-    hidden: int = 64
-    depth: int = 2
-    norm: str = "none"
-
-    def __post_init__(self) -> None:
-        require_positive("hidden", self.hidden)
-        # Without a hidden layer the head would be the whole model, and nothing left to share.
-        require_positive("depth", self.depth)
-        require_choice("norm", self.norm, "none", "batch")
+    hidden: int = option(64, "units in each hidden layer", at_least=1)
+    # Without a hidden layer the head would be the whole model, and nothing left to share.
+    depth: int = option(2, "number of hidden layers", at_least=1)
+    norm: str = option("none", "normalisation in each hidden layer", choices=("none", "batch"))
 
 
 class MultiLayerPerceptron(nn.Module):

@@ -13,28 +13,20 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pfedul.errors import PfedulError
-from pfedul.models.base import (
-    ModelKind,
-    check_classes,
-    image_shape,
-    require_choice,
-    require_positive,
-)
+from pfedul.base.options import option
+from pfedul.base.registry import make_options
+from pfedul.models.base import ModelKind, check_classes, image_shape
 
 
 @dataclass(frozen=True)
 class ResNet18Options:
-    """`width` is the number of channels of the stem and of the first stage."""
+    """The stem, the size of the network and its normalisation."""
 
-    stem: str = "cifar"
-    width: int = 64
-    norm: str = "batch"
-
-    def __post_init__(self) -> None:
-        require_choice("stem", self.stem, "cifar", "imagenet")
-        require_positive("width", self.width)
-        require_choice("norm", self.norm, "batch", "group")
+    stem: str = option(
+        "cifar", "first convolution, for small or large images", choices=("cifar", "imagenet")
+    )
+    width: int = option(64, "channels of the stem and of the first stage", at_least=1)
+    norm: str = option("batch", "normalisation", choices=("batch", "group"))
 
 
 class BasicBlock(nn.Module):
@@ -104,10 +96,7 @@ def resnet18(
 ) -> ResNet18:
     """ResNet-18 for images of any size; `stem="imagenet"` with 1000 classes is torchvision's."""
     check_classes(classes)
-    try:
-        options = ResNet18Options(stem, width, norm)
-    except ValueError as error:
-        raise PfedulError(f"The model 'resnet18' was refused: {error}.") from None
+    options = make_options("model 'resnet18'", ResNet18Options, stem=stem, width=width, norm=norm)
     return ResNet18(channels, classes, options)
 
 

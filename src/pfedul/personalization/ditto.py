@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.personalization.base import Fitted, Job, Personalization, Recalibration
 from pfedul.personalization.local import run_sgd, trainable
@@ -20,13 +21,9 @@ from pfedul.split import split_whole
 
 @dataclass(frozen=True)
 class DittoOptions:
-    """`lam`: the lambda of the penalty; 0.1 as in the pFedUL paper."""
+    """How strongly the local model is held near the global one."""
 
-    lam: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not self.lam >= 0:
-            raise ValueError(f"lam must not be negative, but is {self.lam}")
+    lam: float = option(0.1, "lambda of the penalty; 0.1 as in the pFedUL paper", at_least=0)
 
 
 def fit(job: Job) -> Fitted:

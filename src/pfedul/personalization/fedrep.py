@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pfedul.base.options import option
 from pfedul.base.tensors import load_tensors
 from pfedul.personalization.base import Fitted, Job, Personalization
 from pfedul.personalization.local import (
@@ -26,13 +27,11 @@ from pfedul.split import split_head
 
 @dataclass(frozen=True)
 class FedRepOptions:
-    """`head_epochs`: epochs of the head phase; as many as the body's unless given."""
+    """How long the head is trained."""
 
-    head_epochs: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.head_epochs is not None and self.head_epochs < 1:
-            raise ValueError(f"head_epochs must be at least 1, not {self.head_epochs}")
+    head_epochs: int | None = option(
+        None, "epochs of the head phase; as many as the body's unless given", at_least=1
+    )
 
 
 def fit(job: Job) -> Fitted:

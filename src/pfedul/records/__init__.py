@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
 from pfedul.records.exact import exact_fisher as exact_fisher
@@ -20,20 +18,27 @@ from pfedul.records.uploads import UPLOADS
 
 RECORDS = Registry("record", FISHER, NORMS, UPLOADS, SUMS, PSI)
 
-ALL, NONE = "all", "none"
+ALL_RECORDS, NO_RECORDS = "all", "none"
 
 
 def canonical_records(text: str) -> str:
-    """Names of records and methods joined by plus signs, as names of records in one order.
+    """Names of records joined by plus signs, in one order.
 
     >>> canonical_records("uploads+fisher"), canonical_records("none")
     ('fisher+uploads', 'none')
     """
     words = [word.strip() for word in text.split("+")]
-    if NONE in words and len(words) > 1:
+    known = [record.name for record in RECORDS]
+    if NO_RECORDS in words and len(words) > 1:
         raise PfedulError(f"--record '{text}' asks for something and for none; leave one out.")
-    wanted = {name for word in words for name in _meant(word)}
-    return "+".join(record.name for record in RECORDS if record.name in wanted) or NONE
+    for word in words:
+        if word not in {*known, ALL_RECORDS, NO_RECORDS}:
+            raise PfedulError(
+                f"--record knows no '{word}'; records are {', '.join(known)}, or {ALL_RECORDS}, "
+                f"or {NO_RECORDS}."
+            )
+    chosen = known if ALL_RECORDS in words else [name for name in known if name in words]
+    return "+".join(chosen) or NO_RECORDS
 
 
 def record_names(setting: str) -> list[str]:
@@ -42,25 +47,4 @@ def record_names(setting: str) -> list[str]:
     >>> record_names("fisher+uploads"), record_names("none")
     (['fisher', 'uploads'], [])
     """
-    return [] if setting == NONE else setting.split("+")
-
-
-def _meant(word: str) -> Iterable[str]:
-    # Imported here: methods know of settings, which are checked with this function.
-    from pfedul.unlearn.methods import METHODS
-
-    known = {record.name: (record.name,) for record in RECORDS}
-    methods = {method.name: method.needs for method in METHODS if method.needs}
-    if word in {ALL, NONE}:
-        return known if word == ALL else ()
-    if word not in known | methods and any(word == method.name for method in METHODS):
-        raise PfedulError(
-            f"The method '{word}' needs no record, so leave it out of --record; "
-            "'pfedul methods' says what it needs."
-        )
-    if word not in known | methods:
-        raise PfedulError(
-            f"--record knows no '{word}'; records are {', '.join(known)}; the methods "
-            f"{', '.join(methods)} stand for what they need; or {ALL}, or {NONE}."
-        )
-    return (known | methods)[word]
+    return [] if setting == NO_RECORDS else setting.split("+")

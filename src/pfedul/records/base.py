@@ -11,19 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, norm
+from pfedul.split import Split
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
-
-if TYPE_CHECKING:
-    from pfedul.settings import Settings
-    from pfedul.split import Split
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,23 @@ def changes(before: Tensors, after: Tensors, names: Sequence[str]) -> Tensors:
 
 
 @dataclass(frozen=True)
+class RecordOptions:
+    """The settings of a run that its records depend on (see `Settings`)."""
+
+    fisher_beta: float
+    fisher_noise: float
+    psi_epsilon: float
+    psi_sigma: float
+    psi_delta: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class Keeping:
-    """What a recorder is made of: where it keeps, the run's settings, what is shared."""
+    """What a recorder is given: where to keep, the options, what is shared."""
 
     store: Store
-    settings: Settings
+    options: RecordOptions
     split: Split
 
     @property

@@ -51,10 +51,8 @@ class FisherRecorder(Recorder):
     """Brings the record up to date with the replies of one round (Eq. 5)."""
 
     def __init__(self, keeping: Keeping) -> None:
-        chosen = keeping.settings
-        self._store = keeping.store
+        self._store, self._options = keeping.store, keeping.options
         self._names = [name for layer in keeping.split.layers for name in layer.tensors]
-        self._beta, self._noise, self._seed = chosen.fisher_beta, chosen.fisher_noise, chosen.seed
         self._sums: Tensors = {}
 
     @torch.no_grad()
@@ -62,14 +60,17 @@ class FisherRecorder(Recorder):
         """Take in a client's update."""
         changed = {name: update.before[name] - update.after[name] for name in self._names}
         squares = {name: tensor.square_() for name, tensor in changed.items()}
-        if self._noise:
-            place = derive_seed(self._seed, "fisher-noise", update.number, update.client)
-            squares = fisher_noise(squares, self._noise, Generator().manual_seed(place))
+        if self._options.fisher_noise:
+            squares = self._blurred(squares, update)
         name = fisher_file(update.client)
         known = self._store.read(name) if self._store.has(name) else None
-        fisher = blended(known, squares, self._beta)
+        fisher = blended(known, squares, self._options.fisher_beta)
         self._store.stage(name, fisher)
         self._add_to_sum(fisher, known)
+
+    def _blurred(self, squares: Tensors, update: Update) -> Tensors:
+        place = derive_seed(self._options.seed, "fisher-noise", update.number, update.client)
+        return fisher_noise(squares, self._options.fisher_noise, Generator().manual_seed(place))
 
     def _add_to_sum(self, fisher: Tensors, known: Tensors | None) -> None:
         if not self._sums:

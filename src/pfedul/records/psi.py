@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +21,7 @@ from pfedul.records.base import (
     Keeping,
     Record,
     Recorder,
+    RecordOptions,
     Update,
     WholeRound,
     begins_anew,
@@ -30,9 +30,6 @@ from pfedul.records.base import (
 )
 from pfedul.store.paths import INIT_FILE, record_file
 from pfedul.store.store import Store
-
-if TYPE_CHECKING:
-    from pfedul.settings import Settings
 
 BEGIN_FILE = "records/psi-begin.safetensors"
 MODELS = "psi-models"
@@ -52,13 +49,10 @@ class Psi:
     back_to: int | None
 
 
-def psi_bound(settings: Settings) -> float:
+def psi_bound(options: RecordOptions) -> float:
     """Psi* = epsilon sigma / sqrt(2 ln(1.25 / delta))."""
-    return (
-        settings.psi_epsilon
-        * settings.psi_sigma
-        / math.sqrt(2 * math.log(1.25 / settings.psi_delta))
-    )
+    scale = math.sqrt(2 * math.log(1.25 / options.psi_delta))
+    return options.psi_epsilon * options.psi_sigma / scale
 
 
 class PsiRecorder(Recorder):
@@ -68,7 +62,7 @@ class PsiRecorder(Recorder):
 
     def __init__(self, keeping: Keeping) -> None:
         self._store, self._names = keeping.store, keeping.parameters
-        self._bound = psi_bound(keeping.settings)
+        self._bound = psi_bound(keeping.options)
         self._passed = False
 
     def look_back(self, update: Update, whole: WholeRound) -> None:

@@ -1,6 +1,11 @@
-"""How a run begins, and the checks when it is opened again."""
+"""How a run is created and opened again, and the checks on the way."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,18 +14,79 @@ from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.data import fingerprint
 from pfedul.errors import PfedulError
-from pfedul.protocol import Workbench
-from pfedul.settings import Settings, settings_digest
-from pfedul.store.ledger import Statement
-from pfedul.store.paths import (
-    AT_NODES,
-    INIT_FILE,
-    SETTINGS_FILE,
-    SHARED_FILE,
-    personal_file,
+from pfedul.protocol import ClientWork, Workbench
+from pfedul.run.assembly import ModelFactory, OwnData, assemble, check_clients, load_data
+from pfedul.run.run import Run
+from pfedul.settings import (
+    Settings,
+    from_mapping,
+    merge,
+    named,
+    read_settings,
+    settings_digest,
+    settings_row,
+    write_toml,
 )
+from pfedul.store.folder import absolute, refuse_unusable, require_run
+from pfedul.store.ledger import Statement
+from pfedul.store.paths import AT_NODES, INIT_FILE, SETTINGS_FILE, SHARED_FILE, personal_file
 from pfedul.store.store import Store
-from pfedul.store.tables import client_row, member_of, run_rows
+from pfedul.store.tables import client_row, member_of, read_members, run_rows
+
+RunT = TypeVar("RunT", bound=Run)
+Work = Mapping[str, ClientWork]
+
+
+def create_run(
+    kind: type[RunT],
+    run: str | Path,
+    data: str | OwnData,
+    model: str | ModelFactory,
+    settings: Mapping[str, Any],
+    work: Work,
+) -> RunT:
+    """A new run in the folder `run`; see `Federation.create`."""
+    path = absolute(run)
+    refuse_unusable(path)
+    own_data = None if isinstance(data, str) else data
+    own_model = None if isinstance(model, str) else model
+    names = {"data": named(data), "model": named(model)}
+    chosen = from_mapping({**names, **settings}, "Federation.create")
+    loaded = load_data(chosen, own_data)
+    bench = replace(assemble(chosen, loaded, own_model), work=work)
+    check_clients(chosen, bench.data)
+    tensors = first_state(bench, Clusters(chosen.clusters))
+    rows = [*first_rows(bench), settings_row(chosen)]
+    store = Store.create(path, write_toml(chosen), tensors, rows)
+    return kind(store, chosen, bench, loaded.warnings)
+
+
+def open_run(
+    kind: type[RunT],
+    run: str | Path,
+    data: OwnData | None,
+    model: ModelFactory | None,
+    later: dict[str, Any],
+    work: Work,
+) -> RunT:
+    """An existing run at its last whole round; see `Federation.open`."""
+    path = absolute(run)
+    require_run(path)
+    stored = read_settings(path)
+    settings = merge(stored, later)
+    store = Store.open(path)
+    try:
+        refuse_remote(store)
+        check_same_settings(store, stored)
+        loaded = load_data(settings, data)
+        bench = replace(assemble(settings, loaded, model), work=work)
+        check_same_federation(store, bench, Clusters(settings.clusters))
+        if settings != stored:
+            store.write_settings(write_toml(settings))
+        return kind(store, settings, bench, loaded.warnings)
+    except BaseException:
+        store.close()
+        raise
 
 
 def first_state(bench: Workbench, clusters: Clusters) -> dict[str, Tensors]:
@@ -51,18 +117,18 @@ def refuse_remote(store: Store) -> None:
 
 def check_same_federation(store: Store, bench: Workbench, clusters: Clusters) -> None:
     """Going on with other data or another model would be another run."""
-    active = store.ledger.rows("SELECT * FROM clients WHERE status = 'active' ORDER BY client")
+    members = read_members(store.ledger)
     state = bench.build_model().state_dict()
     shared = {name: state[name] for name in bench.split.shared}
     check_same_tensors(store.read(SHARED_FILE), clusters.everywhere(shared))
-    if bench.split.personal and active:
+    if bench.split.personal and members:
         personal = {name: state[name] for name in bench.split.personal}
-        check_same_tensors(store.read(personal_file(active[0]["client"])), personal)
-    for row in active:
-        held = bench.data.get(row["client"])
-        if held is None or fingerprint(held) != row["data_sha256"]:
+        check_same_tensors(store.read(personal_file(next(iter(members)))), personal)
+    for client, member in members.items():
+        data = bench.data.get(client)
+        if data is None or fingerprint(data) != member.data_sha256:
             raise PfedulError(
-                f"The data of client '{row['client']}' are not those that this run was made with; "
+                f"The data of client '{client}' are not those that this run was made with; "
                 "give the same data, or start another run."
             )
 

@@ -6,7 +6,7 @@ It is what a removal is measured against. A *twin* is the same with the targets,
 be unlearned in turn: attacks that compare many unlearned with many retrained models
 need several. Both are ordinary run folders, so a killed audit goes on where it was.
 
-A removal by retraining is made in the same way, with the run's own seed (unlearn/starting_over.py).
+A removal by retraining is made in the same way, with the run's own seed (unlearn/methods/retrain.py).
 
 What an oracle does not repeat: a client that joined late is in it from the first
 round, and rounds that repaired an earlier removal are ordinary ones.
@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensorfile import digest
@@ -31,13 +31,13 @@ from pfedul.engine.borrowed import BorrowedEngine
 from pfedul.protocol import Workbench
 from pfedul.run.assembly import reseeded
 from pfedul.run.opening import first_rows, first_state
+from pfedul.run.run import Run
+from pfedul.run.training import train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
 from pfedul.store.store import Store
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
+from pfedul.store.tables import spent_on_rounds
 
 _HEADER = "# Trained on the data of the run around it; it cannot be trained alone.\n"
 _COMMITS = 5
@@ -63,32 +63,29 @@ class Recipe:
         return (self.folder / LEDGER_FILE).is_file()
 
 
-def oracle_recipes(federation: Federation, targets: Sequence[str], count: int) -> list[Recipe]:
+def oracle_recipes(run: Run, targets: Sequence[str], count: int) -> list[Recipe]:
     """Oracles 1 to `count`; the same ones whenever the same removal is audited."""
-    clients = [client for client in federation.clients if client not in targets]
+    clients = [client for client in run.clients if client not in targets]
     return [
-        _recipe(federation, f"oracle {number}", ORACLES, clients, "none")
-        for number in range(1, count + 1)
+        _recipe(run, f"oracle {number}", ORACLES, clients, "none") for number in range(1, count + 1)
     ]
 
 
-def twin_recipes(federation: Federation, count: int) -> list[Recipe]:
+def twin_recipes(run: Run, count: int) -> list[Recipe]:
     """Twins of the run, everybody included."""
-    record = federation.settings.record
+    record = run.settings.record
     return [
-        _recipe(federation, f"twin {number}", REHEARSAL, federation.clients, record)
+        _recipe(run, f"twin {number}", REHEARSAL, run.clients, record)
         for number in range(1, count + 1)
     ]
 
 
-def _recipe(
-    federation: Federation, name: str, place: str, clients: Sequence[str], record: str
-) -> Recipe:
-    seed = derive_seed(federation.settings.seed, "audit", name) % 2**31
-    members = {client: federation.members[client].data_sha256 for client in clients}
-    decides = fixed(_settings(federation.settings, seed, 0, record))
+def _recipe(run: Run, name: str, place: str, clients: Sequence[str], record: str) -> Recipe:
+    seed = derive_seed(run.settings.seed, "audit", name) % 2**31
+    members = {client: run.members[client].data_sha256 for client in clients}
+    decides = fixed(_settings(run.settings, seed, 0, record))
     key = digest(json.dumps([decides, members], sort_keys=True).encode())[:16]
-    return Recipe(name, federation.store.path / place / key, seed, tuple(clients), record)
+    return Recipe(name, run.store.path / place / key, seed, tuple(clients), record)
 
 
 def _settings(settings: Settings, seed: int, rounds: int, record: str) -> Settings:
@@ -106,28 +103,29 @@ def _settings(settings: Settings, seed: int, rounds: int, record: str) -> Settin
 
 
 def open_recipe(
-    federation: Federation,
+    run: Run,
     recipe: Recipe,
     progress: Callable[[int], None] | None = None,
     rounds: int | None = None,
-) -> Federation:
+) -> Run:
     """The federation of a recipe, trained as long as the run was; `progress` is told of replies.
 
     `rounds` says how long it is trained instead. It is not evaluated: that is no part of what
     retraining costs, and who wants to know accuracies measures them.
     """
-    wanted = federation.rounds if rounds is None else rounds
-    usual = _settings(federation.settings, recipe.seed, wanted, recipe.record)
+    wanted = run.rounds if rounds is None else rounds
+    usual = _settings(run.settings, recipe.seed, wanted, recipe.record)
     settings = replace(usual, **recipe.changes)
-    bench = reseeded(federation.bench, recipe.seed, recipe.clients)
-    start = lend(federation.engine, recipe.seed)
-    same = settings.clusters == federation.settings.clusters
-    clusters = federation.clusters if same else Clusters(settings.clusters)
+    bench = reseeded(run.bench, recipe.seed, recipe.clients)
+    start = lend(run.engine, recipe.seed)
+    same = settings.clusters == run.settings.clusters
+    clusters = run.clusters if same else Clusters(settings.clusters)
     store = _store(recipe, settings, bench, clusters)
-    made = type(federation)(store, settings, bench, start=start)
+    made = Run(store, settings, bench, start=start)
     try:
         told = progress or (lambda _: None)
-        made.train(
+        train(
+            made,
             wanted,
             lambda at: told((at.round - 1) * at.clients + at.replies),
             evaluated=False,
@@ -158,12 +156,12 @@ def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clust
     )
 
 
-def replies_left(federation: Federation, recipes: Collection[Recipe]) -> int:
+def replies_left(run: Run, recipes: Collection[Recipe]) -> int:
     """How many replies of clients have yet to come in for these federations to be trained."""
     left = 0
     for recipe in recipes:
-        rounds = federation.rounds - rounds_done(recipe)
-        asked = max(1, round(federation.settings.participation * len(recipe.clients)))
+        rounds = run.rounds - rounds_done(recipe)
+        asked = max(1, round(run.settings.participation * len(recipe.clients)))
         left += max(0, rounds) * asked
     return left
 
@@ -173,4 +171,4 @@ def rounds_done(recipe: Recipe) -> int:
     if not recipe.begun:
         return 0
     with closing(Ledger(recipe.folder / LEDGER_FILE, read_only=True)) as ledger:
-        return int(ledger.value("SELECT COUNT(*) FROM rounds"))
+        return spent_on_rounds(ledger).rounds

@@ -164,6 +164,21 @@ def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
         return f"it cannot be read ({type(error).__name__}: {error})"
 
 
+def check_work(reply: Reply, asked: str, samples: int, like: Mapping[str, Tensor]) -> str | None:
+    """Why a reply to a method's client function must be refused, if it must be.
+
+    `like` is what its tensors must look like. Whether they are finite is the method's affair.
+    """
+    if reply.client != asked:
+        return f"the reply is in the name of {reply.client}"
+    if type(reply.samples) is not int or reply.samples != samples:
+        return f"reports {reply.samples} samples where {samples} are registered"
+    for name, value in reply.metrics.items():
+        if not isinstance(value, int | float):
+            return f"its figure '{name}' is not a number"
+    return check_layout("shared", reply.shared, like)
+
+
 def _check_accuracy(reply: Reply) -> str | None:
     accuracy, loss = float(reply.metrics["accuracy"]), float(reply.metrics["loss"])
     sound = 0 <= accuracy <= 1 and not math.isnan(loss)

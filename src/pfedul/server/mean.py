@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pfedul.base.tensors import Tensors, pieces
+from pfedul.base.tensors import Tensors
 
 
 class StreamingMean:
@@ -52,7 +52,8 @@ def _add_weighted(total: Tensor, tensor: Tensor, weight: int) -> None:
     of torch's own addition of two types.
     """
     piece = torch.empty(_PIECE, dtype=total.dtype)
-    for into, part in pieces(total, tensor, size=_PIECE):
+    parts = (torch.split(whole.reshape(-1), _PIECE) for whole in (total, tensor.detach()))
+    for into, part in zip(*parts, strict=True):
         wide = piece[: len(part)]
         wide.copy_(part)
         into.add_(wide, alpha=weight)

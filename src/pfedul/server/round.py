@@ -13,7 +13,8 @@ from contextlib import closing
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.protocol import Accepted, Engine, LocatePersonal, Refusal, Reply, RoundResult, Task
+from pfedul.protocol import Accepted, Refusal, Reply, RoundResult, Task
+from pfedul.server.asking import Ask
 from pfedul.server.checks import Rules, check_reply, is_finite
 from pfedul.server.mean import StreamingMean
 
@@ -54,11 +55,10 @@ def choose_clients(
 
 
 def run_round(
-    engine: Engine,
+    ask: Ask,
     number: int,
     clients: Sequence[str],
     shared: Tensors,
-    locate_personal: LocatePersonal,
     rules: Rules,
     keep: Callable[[Reply], None],
     epochs: int | None = None,
@@ -70,17 +70,18 @@ def run_round(
     """
     order = sorted(clients, key=lambda client: (-rules.samples[client], client))
     result = RoundResult(number, shared)
-    mean = StreamingMean(shared)
+    mean, norms = StreamingMean(shared), dict[str, float]()
+
+    def check(reply: Reply, client: str) -> str | None:
+        reason, norms[client] = check_reply(reply, rules, shared, client)
+        return reason
+
     task = Task("fit", number, epochs, steps=steps)
-    with closing(engine.run(task, order, shared, locate_personal)) as replies:
-        for client, reply in zip(order, replies, strict=True):
-            reason, norm = check_reply(reply, rules, shared, client)
-            if reason is None:
-                mean.add(reply.shared, reply.samples)
-                keep(reply)
-                result.accepted.append(_accepted(reply, norm))
-            else:
-                result.refused.append(Refusal(client, reason))
+    with closing(ask(task, order, shared, check, on_refusal=result.refused.append)) as replies:
+        for reply in replies:
+            mean.add(reply.shared, reply.samples)
+            keep(reply)
+            result.accepted.append(_accepted(reply, norms[reply.client]))
     if len(result.accepted) < max(1, rules.min_replies):
         raise TooFewReplies(number, len(order), result.refused, max(1, rules.min_replies))
     result.shared = mean.result()

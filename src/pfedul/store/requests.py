@@ -10,14 +10,11 @@ from typing import Any
 from pfedul.errors import PfedulError
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.tables import now
-from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.outcome import Outcome
 
 PENDING, REPAIRING, DONE = "pending", "repairing", "done"
 
 LEVEL, CLIENT_LEVEL = "level", "client"
-"""Of a request's options: the granularity. What is written down says it, so that requests of
-another one can be told apart when there are any."""
+"""The granularity of a request, among its options: whole clients, so far."""
 
 NOT_CONFIRMED = "erasure at the client not confirmed"
 
@@ -25,7 +22,7 @@ CLIENT_TABLES = (
     *("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations"),
     *("nodes", "audit_clients"),
 )
-"""Every table with rows that speak of one client."""
+"""Every table with rows about single clients."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,8 @@ def forgotten(ledger: Ledger) -> dict[str, Request]:
     return {target: item for item in honoured for target in item.targets}
 
 
-def file_request(ledger: Ledger, targets: Sequence[str], options: ForgetOptions) -> Request:
-    """Write a request down before anything is done for it, or take up the one that is pending."""
+def file_request(ledger: Ledger, targets: Sequence[str], options: Mapping[str, Any]) -> Request:
+    """Write a request down before anything is done for it, or resume the one that is pending."""
     begun = unfinished(ledger)
     if begun is not None and set(begun.targets) != set(targets):
         raise PfedulError(
@@ -89,22 +86,12 @@ def file_request(ledger: Ledger, targets: Sequence[str], options: ForgetOptions)
     return begun
 
 
-def changed_options(begun: Request | None, options: ForgetOptions) -> tuple[str, ...]:
-    """A note, if a request that is pending was begun with other options than these."""
-    if begun is None or begun.status != PENDING:
-        return ()
-    before, now_asked = begun.options, options.as_json()
-    other = [name for name, value in now_asked.items() if before.get(name, value) != value]
-    words = ", ".join(f"{name} {before[name]}" for name in other)
-    return (f"the request was begun with {words}; that was given up",) if other else ()
-
-
-def _row(request: Request, options: ForgetOptions) -> Statement:
+def _row(request: Request, options: Mapping[str, Any]) -> Statement:
     return insert(
         "requests",
         request=request.number,
         targets=json.dumps(request.targets),
-        options=json.dumps({**options.as_json(), LEVEL: CLIENT_LEVEL}),
+        options=json.dumps({**options, LEVEL: CLIENT_LEVEL}),
         asked_at=request.asked_at,
         status=PENDING,
     )
@@ -115,17 +102,11 @@ def read_request(ledger: Ledger, number: int) -> Request:
     return next(item for item in read_requests(ledger) if item.number == number)
 
 
-def read_outcome(ledger: Ledger, request: Request) -> Outcome:
-    """The outcome as far as it is written down, with the rows of clients that are still here."""
+def accuracies(ledger: Ledger, request: Request) -> tuple[dict[str, float], dict[str, float]]:
+    """Remaining clients' accuracies before and after a removal, of those who are still here."""
     rows = ledger.rows("SELECT * FROM preservation WHERE request = ?", request.number)
-    assert request.outcome is not None
-    return Outcome.from_json(
-        request.outcome,
-        before={row["client"]: row["accuracy_before"] for row in rows},
-        after={row["client"]: row["accuracy_after"] for row in rows},
-        not_recalibrated=not_recalibrated(ledger, request),
-        erased_at_client=erased_at_client(ledger, request),
-    )
+    before = {row["client"]: row["accuracy_before"] for row in rows}
+    return before, {row["client"]: row["accuracy_after"] for row in rows}
 
 
 def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
@@ -135,11 +116,6 @@ def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
         row["target"]: NOT_CONFIRMED if (at := row["confirmed_at"]) is None else f"confirmed {at}"
         for row in ledger.rows(sql, request.number)
     }
-
-
-def options_of(request: Request) -> ForgetOptions:
-    """The options that a request was made with."""
-    return ForgetOptions(**{k: v for k, v in request.options.items() if k != LEVEL})
 
 
 def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:

@@ -114,3 +114,99 @@ def read_members(ledger: Ledger) -> dict[str, Member]:
     columns = "client, train_samples, test_samples, data_sha256"
     rows = ledger.rows(f"SELECT {columns} FROM clients WHERE status = 'active' ORDER BY client")
     return {row["client"]: Member(**row) for row in rows}
+
+
+# Reading
+
+
+def last_round(ledger: Ledger) -> int:
+    """The number of the last round; 0 before the first."""
+    number: int | None = ledger.value("SELECT MAX(round) FROM rounds")
+    return number or 0
+
+
+def clients_seen(ledger: Ledger) -> set[str]:
+    """Clients that took part in any round."""
+    return {row["client"] for row in ledger.rows("SELECT DISTINCT client FROM replies")}
+
+
+def participants_of(ledger: Ledger, number: int) -> dict[str, int]:
+    """Clients that took part in a round, with their samples then."""
+    rows = ledger.rows("SELECT client, samples FROM replies WHERE round = ?", number)
+    return {row["client"]: row["samples"] for row in rows}
+
+
+def first_round_of(ledger: Ledger, client: str) -> int | None:
+    """The first round that a client took part in; None if there was none."""
+    number: int | None = ledger.value("SELECT MIN(round) FROM replies WHERE client = ?", client)
+    return number
+
+
+def repaired_by(ledger: Ledger, number: int) -> int | None:
+    """The request that a round repaired; None for an ordinary round."""
+    request: int | None = ledger.value("SELECT request FROM rounds WHERE round = ?", number)
+    return request
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """A round as the ledger has it: samples of all replies, and the hash of its mean."""
+
+    samples: int
+    shared_sha256: str
+
+
+def round_row(ledger: Ledger, number: int) -> RoundRow:
+    """One round of the ledger."""
+    (row,) = ledger.rows("SELECT samples, shared_sha256 FROM rounds WHERE round = ?", number)
+    return RoundRow(**row)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What rounds took."""
+
+    rounds: int
+    replies: int
+    seconds: float
+    cpu_seconds: float
+
+
+def spent_on_rounds(ledger: Ledger, since: int = 0, until: int | None = None) -> Spent:
+    """What the rounds after `since` and up to `until` took."""
+    sql = (
+        "SELECT COUNT(*), SUM(replies), SUM(seconds), SUM(cpu_seconds) FROM rounds "
+        "WHERE round > ? AND round <= ?"
+    )
+    (row,) = ledger.rows(sql, since, last_round(ledger) if until is None else until)
+    rounds, replies, seconds, cpu = (value or 0 for value in row.values())
+    return Spent(rounds, replies, float(seconds), float(cpu))
+
+
+def refused_clients(ledger: Ledger) -> list[str]:
+    """The client of each refusal in a round, once for each refusal."""
+    return [row["client"] for row in ledger.rows("SELECT client FROM refusals WHERE round > 0")]
+
+
+def file_names(ledger: Ledger, prefix: str = "") -> list[str]:
+    """Names of committed files that begin so."""
+    rows = ledger.rows("SELECT path FROM files ORDER BY path")
+    return [row["path"] for row in rows if row["path"].startswith(prefix)]
+
+
+def joined_before(ledger: Ledger, number: int) -> set[str]:
+    """Clients that joined before a round."""
+    rows = ledger.rows("SELECT client FROM clients WHERE joined_round < ?", number)
+    return {row["client"] for row in rows}
+
+
+def digest_of(ledger: Ledger, name: str) -> str | None:
+    """The SHA-256 of a committed file."""
+    sha256: str | None = ledger.value("SELECT sha256 FROM files WHERE path = ?", name)
+    return sha256
+
+
+def accuracies_of(ledger: Ledger, number: int) -> dict[str, float]:
+    """Client -> accuracy, as evaluated after a round."""
+    sql = "SELECT client, accuracy FROM evaluations WHERE round = ? ORDER BY client"
+    return {row["client"]: row["accuracy"] for row in ledger.rows(sql, number)}

@@ -1,23 +1,21 @@
-"""What an unlearning method is: one function, and what a user must know before choosing it.
+"""What an unlearning method is: its function, its client functions, and what users must know.
 
-A method is given the run at the request (`Work`) and returns the shared tensors
-without the targets. Erasing what belonged to them, letting the others recalibrate
-if that is asked for, committing and writing it all down is the same for every
-method and is done around it (removal.py).
+A method is given the run at the request (`Context`) and returns the shared tensors without
+the targets. Erasing what belonged to them, recalibration, the commit and the outcome are the
+same for every method and happen around it (removal.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
+from pfedul.protocol import ClientWork
+from pfedul.unlearn.context import Context
 from pfedul.unlearn.pfedul.result import Plan
-
-if TYPE_CHECKING:
-    from pfedul.unlearn.context import Work
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,44 +35,73 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Method:
-    """An entry of the registry; the texts make the table of `pfedul methods` and of the docs.
+class About:
+    """The texts of `pfedul methods` and of the docs.
 
-    `needs`: names of records that training must have kept. `target_works`: the targets
-    must take part, unless `spares_target` says of the options that they need not.
-    `starts_over`: its result is that of another training, and all records of the old one go.
-    `local_only`: it reads samples or personal tensors of clients, so
-    that they must be on this machine. `recalibrates`: recalibration is a part of it.
-    `clustered`: it knows what to do on a run with clusters. `layout` are settings of training
-    without which it cannot work: a comparison trains a run with them for it.
-    `plans`: it makes a plan of the layers, which options of `forget` shape; other methods are
-    not given those. `untrained`: it can be asked for before the first round.
-    `budgeted`: it stops at a CPU time that its option `cpu_seconds` may give.
     `variants` are further forms that a comparison of all methods shows, as `pfedul compare`
-    writes them. `check` refuses in one sentence, before anything is done, what it cannot do.
+    writes them. `control`: it is there to compare with, not to be used.
+    """
+
+    paper: str
+    who: str = "the server alone"
+    rounds: str = "0"
+    memory: str = "nothing"
+    guarantee: str = "none"
+    avoids: str = ""
+    control: bool = False
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must be there before a method can work.
+
+    `records` that training must have kept. `target`: the targets must take part, unless
+    `spares_target` says that these options do without them. `local`: it reads samples or personal
+    tensors of clients, so they must be on this machine. `trained`: the run has had a round.
+    `layout`: settings of training without which it cannot work; a comparison trains such a run.
+    """
+
+    records: tuple[str, ...] = ()
+    target: bool = False
+    spares_target: Callable[[Any], bool] = lambda _options: False
+    local: bool = False
+    trained: bool = True
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Does:
+    """What a method does beyond returning shared tensors.
+
+    `recalibrates`: recalibration is a part of it. `starts_over`: its result is that of another
+    training, and all records of the old one go. `plans`: it makes a plan of the layers, shaped
+    by options of `forget` that other methods do not take. `budgeted`: it stops at a CPU time
+    that its option `cpu_seconds` may give. `clusters`: it works on runs with clusters.
+    """
+
+    recalibrates: bool = False
+    starts_over: bool = False
+    plans: bool = False
+    budgeted: bool = False
+    clusters: bool = False
+
+
+@dataclass(frozen=True)
+class Method:
+    """An entry of the registry.
+
+    `client` holds the functions that clients run for it, by the name that `Context.ask` uses.
+    `check` refuses in one sentence, before anything is done, what the method cannot do; it
+    must be cheap.
     """
 
     name: str
     summary: str
-    paper: str
-    unlearn: Callable[[Work, Any], Result]
+    unlearn: Callable[[Context, Any], Result]
+    about: About
     options: type[Any] = NoOptions
-    needs: tuple[str, ...] = ()
-    memory: str = "nothing"
-    target_works: bool = False
-    spares_target: Callable[[Any], bool] = lambda _options: False
-    who: str = "the server alone"
-    rounds: str = "0"
-    guarantee: str = "none"
-    avoids: str = ""
-    recalibrates: bool = False
-    starts_over: bool = False
-    local_only: bool = False
-    control: bool = False
-    budgeted: bool = False
-    variants: tuple[str, ...] = ()
-    clustered: bool = False
-    plans: bool = False
-    untrained: bool = False
-    layout: Mapping[str, Any] = field(default_factory=dict)
-    check: Callable[[Work, Any], None] | None = None
+    needs: Needs = Needs()
+    does: Does = Does()
+    client: Mapping[str, ClientWork] = field(default_factory=dict)
+    check: Callable[[Context, Any], None] | None = None

@@ -1,149 +1,224 @@
-"""What a method may use: the run at the request, its clients, and steps that survive a kill.
+"""What a method sees: the run at the request, its clients, and steps that survive a kill.
 
-Everything that a method asks of clients goes through here, so that rounds, bytes
-and CPU time are counted alike for all of them, replies are checked, and values that
-are not finite end the method instead of entering the run.
+Everything that a method asks of clients goes through `Context.ask`, so rounds, bytes and CPU
+time are counted alike for all methods, replies are checked, and values that are not finite
+end the method instead of entering the run.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from torch import Generator
+import torch
+from torch import Generator, Tensor, nn
 
-from pfedul.at_client import with_extra
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, size_in_bytes
-from pfedul.errors import Hindrance, MethodFailed
-from pfedul.protocol import Refusal, Reply, Task
+from pfedul.clusters.layout import Clusters
+from pfedul.data.samples import Samples
+from pfedul.errors import Hindrance, MethodFailed, PfedulError
+from pfedul.personalization import Personalization, Recalibration
+from pfedul.protocol import OnStage, Refusal, Reply, Task, with_extra
+from pfedul.records import RECORDS
+from pfedul.records.base import kind_of
 from pfedul.records.uploads import last_upload
-from pfedul.server.checks import check_layout, is_finite
+from pfedul.run.assembly import reseeded
+from pfedul.run.run import Run
+from pfedul.server.checks import check_work, is_finite
 from pfedul.server.mean import StreamingMean
-from pfedul.store.paths import INIT_FILE
-from pfedul.store.tables import refusal_rows
+from pfedul.settings import Settings
+from pfedul.split import Split
+from pfedul.store.paths import INIT_FILE, SHARED_FILE
+from pfedul.store.store import Store
+from pfedul.store.tables import (
+    digest_of,
+    first_round_of,
+    joined_before,
+    participants_of,
+    refusal_rows,
+    repaired_by,
+    round_row,
+)
+from pfedul.unlearn.account import Account
 from pfedul.unlearn.notebook import Notebook
-from pfedul.unlearn.outcome import StageCost
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
-    from pfedul.unlearn.options import ForgetOptions
 
 Step = Callable[[int, Tensors], Tensors]
 """(number of the step, from 1; the state before it) -> the state after it."""
 
-
-@dataclass
-class Counts:
-    """What a method has asked of the network so far."""
-
-    rounds: int = 0
-    bytes_broadcast: int = 0
-    bytes_uploaded: int = 0
+P, T = ParamSpec("P"), TypeVar("T")
 
 
-@dataclass
-class Meter:
-    """Wall and CPU seconds: of this process since it began, of workers, and from before a kill."""
+@dataclass(frozen=True)
+class Context:
+    """A request as its method sees it; read-only but for the account.
 
-    started: tuple[float, float] = field(
-        default_factory=lambda: (time.perf_counter(), time.process_time())
-    )
-    elsewhere: float = 0.0
-    before: StageCost = field(default_factory=StageCost)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """What this process spends within the block is not counted."""
-        wall, cpu = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            spent = time.perf_counter() - wall, time.process_time() - cpu
-            self.started = self.started[0] + spent[0], self.started[1] + spent[1]
-
-    def spent(self) -> StageCost:
-        wall, cpu = time.perf_counter() - self.started[0], time.process_time() - self.started[1]
-        return StageCost(self.before.seconds + wall, self.before.cpu_seconds + cpu + self.elsewhere)
-
-
-@dataclass
-class Work:
-    """A request as its method sees it.
-
-    Of the clients that it asked for something, `missed` were away and `refused` sent replies
-    that could not be used.
+    `run` is for methods that train a run of their own; the others use what is here. `spec` is
+    the method as it was asked for, with its options. `request_seed` is None if the request
+    brings no seed of its own. `recalibration` is how remaining clients recalibrate.
     """
 
-    federation: Federation
+    run: Run
     targets: tuple[str, ...]
     remaining: tuple[str, ...]
-    options: ForgetOptions
     request: int
+    spec: str
     notebook: Notebook
-    on_step: Callable[[str, int, int], None] = lambda _phase, _done, _of: None
-    counts: Counts = field(default_factory=Counts)
-    meter: Meter = field(default_factory=Meter)
+    recalibration: Recalibration = Recalibration()
+    request_seed: int | None = None
     away: tuple[str, ...] = ()
-    missed: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
-    phase: str = ""
-    number: int = 0
+    on_step: OnStage = lambda _phase, _done, _of: None
+    account: Account = field(default_factory=Account)
 
     # What is known
 
     @property
+    def name(self) -> str:
+        """The method's name, without its options."""
+        return self.spec.partition(":")[0]
+
+    @property
+    def settings(self) -> Settings:
+        return self.run.settings
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the run has had."""
+        return self.run.rounds
+
+    @property
     def shared(self) -> Tensors:
         """The shared tensors as they are at the request."""
-        return self.federation.shared
+        return self.run.shared
 
     @property
     def initial(self) -> Tensors:
         """The shared tensors before training."""
-        return self.federation.store.read(INIT_FILE)
+        return self.run.store.read(INIT_FILE)
+
+    @property
+    def clusters(self) -> Clusters:
+        return self.run.clusters
+
+    @property
+    def split(self) -> Split:
+        """What is shared and what is personal."""
+        return self.run.bench.split
+
+    @property
+    def seed(self) -> int:
+        """The run's seed, unless the request brings one of its own."""
+        return self.settings.seed if self.request_seed is None else self.request_seed
+
+    @property
+    def head(self) -> str | None:
+        """Name of the model's head, where the personalisation needs one."""
+        return self.run.bench.head
+
+    @property
+    def personalization(self) -> Personalization:
+        return self.run.bench.personalization
+
+    def model(self) -> nn.Module:
+        """A new model as it is before training."""
+        return self.run.bench.build_model()
+
+    def random_model(self, seed: int) -> nn.Module:
+        """A new model with other initial weights."""
+        return reseeded(self.run.bench, seed, ()).build_model()
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the shared parameters, of a tied one the first: what norms and directions
-        are over. Whoever changes them goes through `agreeing` afterwards.
+        """Names of the shared parameters; of tied ones the first. Norms and directions are over
+        these. Whoever changes them calls `tied` afterwards.
         """
-        return self.federation.bench.split.parameters
+        return self.split.parameters
 
     @cached_property
     def trained(self) -> tuple[str, ...]:
         """Those of them that the model's author did not freeze."""
-        model = self.federation.bench.build_model()
-        moving = {name for name, p in model.named_parameters() if p.requires_grad}
+        moving = {name for name, p in self.model().named_parameters() if p.requires_grad}
         return tuple(name for name in self.parameters if name in moving)
 
-    def agreeing(self, shared: Tensors) -> Tensors:
+    def tied(self, shared: Tensors) -> Tensors:
         """The same tensors, a tied one with the value of its first name under all its names."""
-        return self.federation.bench.split.agreeing(shared)
-
-    @property
-    def seed(self) -> int:
-        """That of the run, unless the request brings one of its own."""
-        asked = self.options.seed
-        return self.federation.settings.seed if asked is None else asked
+        return self.split.agreeing(shared)
 
     def samples(self, client: str) -> int:
         """How many a client trains on: its weight in every mean."""
-        return self.federation.members[client].train_samples
+        return self.run.members[client].train_samples
 
-    def last_upload(self, client: str) -> tuple[int, Tensors] | None:
-        """The round of a client's last upload and its shared tensors, statistics included.
+    def participants(self, number: int) -> dict[str, int]:
+        """Who took part in a round of the run, with their samples."""
+        return participants_of(self.run.store.ledger, number)
 
-        From the record 'uploads'; None of a client that took part in no round since it began.
-        """
-        return last_upload(self.federation.store, client)
+    def joined_before(self, number: int) -> set[str]:
+        """Clients that joined before a round."""
+        return joined_before(self.run.store.ledger, number)
+
+    def first_round(self, client: str) -> int | None:
+        """The first round that a client took part in; None if there was none."""
+        return first_round_of(self.run.store.ledger, client)
+
+    @property
+    def is_last_mean(self) -> bool:
+        """Whether the shared tensors are the mean of the last round: no request changed them."""
+        ledger = self.run.store.ledger
+        last = round_row(ledger, self.rounds)
+        return digest_of(ledger, SHARED_FILE) == last.shared_sha256
+
+    def epochs_of(self, number: int) -> int:
+        """Local epochs of a round of the run; one that repaired an earlier removal had one."""
+        repair = repaired_by(self.run.store.ledger, number) is not None
+        return 1 if repair else self.settings.local_epochs
 
     def generator(self, purpose: str) -> Generator:
         """The server's own random stream for one purpose."""
         return Generator().manual_seed(derive_seed(self.seed, "unlearn", self.request, purpose))
+
+    # What is at clients: only for methods that need clients on this machine
+
+    def personal(self, client: str) -> Tensors:
+        """A client's personal tensors."""
+        return self.run.personal(client)
+
+    def train_samples(self, client: str) -> Samples:
+        """A client's training samples."""
+        return self.run.bench.data[client].train
+
+    def an_input(self) -> Tensor | None:
+        """An input of the right shape; its values do not matter. None if no shape is known."""
+        for data in self.run.bench.data.values():
+            return data.train.batch(torch.zeros(1, dtype=torch.int64))[0]
+        shape = self.run.store.ledger.meta("input_shape")
+        return None if shape is None else torch.zeros(1, *json.loads(shape))
+
+    # Records
+
+    def record(
+        self, read: Callable[Concatenate[Store, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """What a record has; `read` is a reading function of `pfedul.records`."""
+        return read(self.run.store, *args, **options)
+
+    def last_upload(self, client: str) -> tuple[int, Tensors] | None:
+        """The round of a client's last upload and its shared tensors, statistics included.
+
+        From the record 'uploads'; None for a client that took part in no round since it began.
+        """
+        return self.record(last_upload, client)
+
+    def require_record(self, kind: str) -> None:
+        """Refuse where an earlier removal took the record with it."""
+        if not any(kind_of(name) == kind for name in self.run.store.names("records/")):
+            raise PfedulError(
+                f"The {RECORDS[kind].title} record, which the method '{self.name}' needs, was "
+                "erased with an earlier request; train on to build a new one."
+            )
 
     # Asking clients
 
@@ -154,43 +229,70 @@ class Work:
         shared: Tensors,
         how: Any = None,
         extra: Tensors | None = None,
+        *,
+        like: Tensors | None = None,
         same_round: bool = False,
     ) -> Iterator[Reply]:
-        """Let clients do a work of `pfedul.at_client`: one global round; sound replies come back.
+        """Let clients run a client function of a method: one global round; yields sound replies.
 
         `how` is its frozen dataclass of options (or a mapping), `extra` are tensors to send
-        along. `same_round`: other clients have been asked for something else in this round.
+        along, `like` is what the tensors of a reply must look like (the shared ones unless
+        given). `same_round`: other clients were asked for something else in this round.
         The tensors of a reply last until the next one is asked for.
         """
-        message, clients = with_extra(shared, extra or {}), self._present(clients)
-        task = Task(
-            "work",
-            self.number,
-            seed=self.options.seed,
-            how={**_plain(how), "what": what},
-            purpose=f"request {self.request} {self.options.method} {self.phase}",
+        message, present = with_extra(shared, extra or {}), self._present(clients)
+        counts, refusals = self.account.counts, list[Refusal]()
+        counts.rounds += not same_round
+        counts.bytes_broadcast += size_in_bytes(message) * len(present)
+        layout = shared if like is None else like
+
+        def check(reply: Reply, client: str) -> str | None:
+            return check_work(reply, client, self.samples(client), layout)
+
+        def refuse(refusal: Refusal) -> None:
+            refusals.append(refusal)
+            self._refuse(refusal)
+
+        replies = self.run.ask(
+            self._task(what, how),
+            present,
+            message,
+            check,
+            on_reply=self._book,
+            on_refusal=refuse,
         )
-        self.counts.rounds += not same_round
-        self.counts.bytes_broadcast += size_in_bytes(message) * len(clients)
-        engine = self.federation.engine
-        answered = silent = 0
-        locate = self.federation.locate_personal
-        with closing(engine.run(task, clients, message, locate)) as replies:
-            for client, reply in zip(clients, replies, strict=True):
-                silent += reply.failure is not None
-                if not engine.in_process:
-                    self.meter.elsewhere += reply.cpu_seconds
-                layout = shared if what == "train-shared" else None
-                if self._sound(client, reply, layout):
-                    answered += 1
-                    self.counts.bytes_uploaded += size_in_bytes(reply.shared)
-                    yield reply
-        if not answered:
-            kind = Hindrance if silent == len(clients) else MethodFailed
-            raise kind(
-                f"The method '{self.name}' had no usable answer from any of "
-                f"{', '.join(clients)}; see 'pfedul status'."
-            )
+        with closing(replies):
+            for reply in replies:
+                self.finite(reply.shared)
+                counts.bytes_uploaded += size_in_bytes(reply.shared)
+                yield reply
+        self._require_answers(refusals, present)
+
+    def _task(self, what: str, how: Any) -> Task:
+        return Task(
+            "work",
+            self.account.number,
+            seed=self.request_seed,
+            how={**_plain(how), "what": what},
+            purpose=f"request {self.request} {self.spec} {self.account.phase}",
+        )
+
+    def _book(self, reply: Reply) -> None:
+        self.account.meter.elsewhere += self.run.cpu_elsewhere(reply)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.run.store.ledger.write(refusal_rows(self.rounds, [refusal]))
+        self.account.refused.add(refusal.client)
+
+    def _require_answers(self, refusals: Sequence[Refusal], clients: Sequence[str]) -> None:
+        """Without any usable answer the method ends."""
+        if len(refusals) < len(clients):
+            return
+        kind = Hindrance if all(refusal.silent for refusal in refusals) else MethodFailed
+        raise kind(
+            f"The method '{self.name}' had no usable answer from any of "
+            f"{', '.join(clients)}; see 'pfedul status'."
+        )
 
     def mean(
         self,
@@ -199,10 +301,12 @@ class Work:
         shared: Tensors,
         how: Any = None,
         extra: Tensors | None = None,
+        *,
+        like: Tensors | None = None,
     ) -> Tensors:
         """The weighted mean of what clients send back."""
         total: StreamingMean | None = None
-        for reply in self.ask(what, clients, shared, how, extra):
+        for reply in self.ask(what, clients, shared, how, extra, like=like):
             total = total or StreamingMean(dict(reply.shared))
             total.add(reply.shared, reply.samples)
         assert total is not None
@@ -211,7 +315,7 @@ class Work:
     def _present(self, clients: Sequence[str]) -> list[str]:
         """Those of the clients who are there; the others are remembered."""
         there = [client for client in clients if client not in self.away]
-        self.missed |= set(clients) - set(there)
+        self.account.missed |= set(clients) - set(there)
         if not there:
             raise Hindrance(
                 f"The method '{self.name}' asks {', '.join(clients)}, of whom all are away; "
@@ -219,44 +323,8 @@ class Work:
             )
         return there
 
-    def _sound(self, client: str, reply: Reply, layout: Tensors | None) -> bool:
-        reason = reply.failure or (
-            None if reply.client == client else f"the reply is in the name of {reply.client}"
-        )
-        if reason is None and layout is not None:
-            reason = check_layout("shared", reply.shared, layout)
-        if reason is None and reply.samples != self.samples(client):
-            reason = f"reports {reply.samples} samples where {self.samples(client)} are registered"
-        if reason is not None:
-            rows = refusal_rows(self.federation.rounds, [Refusal(client, reason)])
-            self.federation.store.ledger.write(rows)
-            self.refused.add(client)
-            return False
-        self.finite(reply.shared)
-        return True
-
-    def left_out(self) -> tuple[str, ...]:
-        """Notes on how many clients' part in the method is missing.
-
-        Not whose: an outcome stays when one of them is forgotten in turn.
-        """
-        notes = []
-        if self.missed:
-            notes.append(f"{_clients(self.missed)} away, and left out by the method")
-        if self.refused:
-            notes.append(
-                f"of {_clients(self.refused)} replies were refused during the method, which did "
-                "without them ('pfedul status' lists them)"
-            )
-        return tuple(notes)
-
-    @property
-    def name(self) -> str:
-        """Of the method, without its options."""
-        return self.options.method.partition(":")[0]
-
     def finite(self, tensors: Tensors) -> Tensors:
-        """The very same tensors, or the end of the method."""
+        """The very same tensors; raises if a value is not finite."""
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not is_finite(tensor):
                 raise MethodFailed(
@@ -268,46 +336,31 @@ class Work:
     # Steps that survive a kill
 
     def steps(self, phase: str, total: int, state: Tensors, step: Step) -> Tensors:
-        """The state after `total` steps of a phase; those that were done before a kill are not
-        done again.
+        """The state after `total` steps of a phase; resumes after the last step that was saved.
 
         A state is any dictionary of tensors, and must hold all that later steps depend on.
         """
-        self.phase, done = phase, 0
-        noted = self.notebook.read(phase)
-        if noted is not None:
-            done, state, facts = noted
-            self._recall(facts)
+        account, done = self.account, 0
+        account.phase = phase
+        saved = self.notebook.read(phase)
+        if saved is not None:
+            done, state, facts = saved
+            account.resume(facts)
         self.on_step(phase, done, total)
         for number in range(done + 1, total + 1):
-            self.number = number
+            account.number = number
             state = self.finite(step(number, state))
-            self.notebook.write(phase, number, state, self._facts(), last=number == total)
+            self.notebook.write(phase, number, state, account.as_facts(), last=number == total)
             self.on_step(phase, number, total)
-        self.number = 0
+        account.number = 0
         return state
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "counts": asdict(self.counts),
-            "cost": asdict(self.meter.spent()),
-            "missed": sorted(self.missed),
-            "refused": sorted(self.refused),
-        }
 
-    def _recall(self, facts: Mapping[str, Any]) -> None:
-        self.counts = Counts(**facts["counts"])
-        self.meter.before = StageCost(**facts["cost"])
-        self.missed |= set(facts["missed"])
-        self.refused |= set(facts["refused"])
-
-
-def _clients(found: Collection[str]) -> str:
-    """
-    >>> _clients({"ann"}), _clients({"ann", "bob"})
-    ('1 client', '2 clients')
-    """
-    return f"{len(found)} client{'' if len(found) == 1 else 's'}"
+def never_took_part(clients: Sequence[str]) -> tuple[str, ...]:
+    """The note about targets without a record; none where all have one."""
+    if not clients:
+        return ()
+    return (f"{', '.join(clients)}: took part in no round since the record began",)
 
 
 def _plain(how: Any) -> dict[str, Any]:

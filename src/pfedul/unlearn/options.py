@@ -9,10 +9,11 @@ from pfedul.base.options import check_options, option, option_name
 from pfedul.base.registry import write
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
+from pfedul.store.requests import LEVEL, PENDING, Request
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
-from pfedul.unlearn.plan_options import PlanOptions
+from pfedul.unlearn.pfedul.result import PlanOptions
 
 SHORTCUTS = ("step", "clip", "fraction", "toward")
 """Options of single corrections that the command line has as options of its own."""
@@ -82,7 +83,7 @@ class ForgetOptions:
         _check_form(self.method)
         check_options(self)
         self.correction_spec()
-        if not self._method.plans:
+        if not self._method.does.plans:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
@@ -116,8 +117,13 @@ class ForgetOptions:
                 )
         return write(entry.name, replace(own, **given))
 
+    def method_options(self, seed: int) -> Any:
+        """The options of the method itself: pFedUL's are fields here, so they have flags."""
+        method, own = METHODS.parse(self.method)
+        return self.plan_options(seed) if method.does.plans else own
+
     def plan_options(self, seed: int) -> PlanOptions:
-        """The part that shapes the plan."""
+        """The part that shapes the plan; `seed` is the run's, used unless there is one here."""
         return PlanOptions(
             alpha=self.alpha,
             correction=self.correction_spec(),
@@ -126,27 +132,47 @@ class ForgetOptions:
             layers=self.layers,
             at_least=self.at_least,
             fisher_noise=self.fisher_noise,
-            seed=seed,
+            seed=seed if self.seed is None else self.seed,
         )
 
     def recalibration(self) -> Recalibration | None:
         """The part that remaining clients are given; None if they are left alone."""
         method = self._method
-        if self.no_recalibration or not (method.recalibrates or self.recalibrate):
+        if self.no_recalibration or not (method.does.recalibrates or self.recalibrate):
             return None
         of_correction = CORRECTIONS[self.correction.partition(":")[0]].resets_statistics
-        statistics = method.plans and of_correction
-        return Recalibration(self.recalibration_epochs, self.affine, statistics)
+        return replace(self.refitting(), statistics=method.does.plans and of_correction)
+
+    def refitting(self) -> Recalibration:
+        """How clients recalibrate, if they do."""
+        return Recalibration(self.recalibration_epochs, self.affine)
 
     def as_json(self) -> dict[str, Any]:
         """What is written into the ledger: the correction in full, shortcuts folded in.
 
         What shapes a plan is not a part of it where the method makes none.
         """
-        if not self._method.plans:
+        if not self._method.does.plans:
             return {key: value for key, value in asdict(self).items() if key not in OF_PFEDUL}
         values = {key: value for key, value in asdict(self).items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}
+
+
+def options_of(request: Request) -> ForgetOptions:
+    """The options that a request was made with."""
+    return ForgetOptions(**{k: v for k, v in request.options.items() if k != LEVEL})
+
+
+def changed_options(request: Request | None, options: ForgetOptions) -> tuple[str, ...]:
+    """A note, if a pending request was begun with other options than these."""
+    if request is None or request.status != PENDING:
+        return ()
+    before = request.options
+    changed = [
+        name for name, value in options.as_json().items() if before.get(name, value) != value
+    ]
+    words = ", ".join(f"{name} {before[name]}" for name in changed)
+    return (f"the request was begun with {words}; that was given up",) if changed else ()
 
 
 def _check_form(method: str) -> None:
@@ -157,7 +183,7 @@ def _check_form(method: str) -> None:
             f"'+recalibrate' is for 'pfedul compare'; give --method {plain} --recalibrate."
         )
     name, _, own = (part.strip() for part in method.partition(":"))
-    if name in {one.name for one in METHODS if one.plans} and own:
+    if name in {one.name for one in METHODS if one.does.plans} and own:
         pairs = (item.partition("=") for item in own.split(",") if item.strip())
         words = " ".join(f"{option_name(key.strip())} {value}".strip() for key, _, value in pairs)
         raise PfedulError(

@@ -9,10 +9,17 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from pfedul.evaluation import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
+from pfedul.store.ledger import Ledger
+from pfedul.store.requests import (
+    Request,
+    accuracies,
+    erased_at_client,
+    not_recalibrated,
+)
 
 EVALUATION, ERASURE = "evaluation", "erasure"
-"""Stages that are no part of a method: one measures what it did to accuracies, and the other
-is the same work whatever the method."""
+"""Stages that are not a part of a method: one measures what it did to accuracies, the other is
+the same work for every method."""
 
 
 @dataclass
@@ -115,6 +122,19 @@ class Outcome:
         for key in ("targets", "not_recalibrated", "notes"):
             values[key] = list(values[key])
         return values
+
+
+def read_outcome(ledger: Ledger, request: Request) -> Outcome:
+    """The outcome as far as it is written down, with the rows of clients that are still here."""
+    assert request.outcome is not None
+    before, after = accuracies(ledger, request)
+    return Outcome.from_json(
+        request.outcome,
+        before=before,
+        after=after,
+        not_recalibrated=not_recalibrated(ledger, request),
+        erased_at_client=erased_at_client(ledger, request),
+    )
 
 
 def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION,)) -> StageCost:

@@ -1,14 +1,17 @@
 """Training of the shared tensors alone, through a personal part that stands still.
 
-What every rival method is reduced to on a personalised federation (Table 3 of the
-paper): gradients pass through the personal part, only shared parameters step.
-Modules with personal tensors are in eval mode, so that no statistics of theirs
-move. In Ditto the shared tensors are a whole model, and the local one is not asked.
+What every rival method is reduced to on a personalised federation (Table 3 of the paper):
+gradients pass through the personal part, only shared parameters step. Modules with personal
+tensors are in eval mode, so their statistics do not move. With Ditto the shared tensors are a
+whole model, and the local one is not used.
+
+The client function is `train_shared`; `fine_tuned` plays rounds of it. `with_noise` and
+`weight_matrices` are further helpers that several methods use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -21,7 +24,9 @@ from torch.nn import functional as F
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.personalization.base import Job, LocalTraining
 from pfedul.personalization.local import Loss, frozen, run_sgd
-from pfedul.protocol import Done
+from pfedul.protocol import ClientResult
+from pfedul.split import is_normalisation
+from pfedul.unlearn.context import Context
 
 
 @dataclass(frozen=True)
@@ -57,31 +62,34 @@ OBJECTIVES: dict[str, Loss] = {
 }
 
 
-def train_shared(job: Job, how: Mapping[str, Any], _extra: Tensors) -> Done:
+def train_shared(job: Job, how: Mapping[str, Any], _extra: Tensors) -> ClientResult:
     """Epochs over the client's samples; sends back all shared tensors as they then are."""
-    wish = options_from(SharedTraining, how)
-    with shared_model(job, wish.statistics) as parameters:
-        loss = run(job, wish, list(parameters.values()))
-    return Done(read_tensors(job.model, job.split.shared), {"loss": loss})
+    options = options_from(SharedTraining, how)
+    with shared_model(job, options.statistics) as parameters:
+        loss = run(job, options, list(parameters.values()))
+    return ClientResult(read_tensors(job.model, job.split.shared), {"loss": loss})
 
 
 def options_from(kind: type[Any], how: Mapping[str, Any]) -> Any:
-    """The values of a message as the dataclass that they were made of; others are passed over."""
+    """The dataclass that the values of a message were made of; other values are ignored."""
     known = {spec.name for spec in fields(kind)}
     return kind(**{name: value for name, value in how.items() if name in known})
 
 
 def run(
     job: Job,
-    wish: SharedTraining,
+    options: SharedTraining,
     parameters: list[nn.Parameter],
     after_step: Callable[[], bool] | None = None,
 ) -> float:
-    """SGD on these parameters as wished for; returns the mean of the objective."""
+    """SGD on these parameters; returns the mean of the objective."""
     return run_sgd(
-        *(job.model, parameters, job.samples, settings_of(job.training, wish)),
-        adjust_gradients=None if wish.clip is None else partial(_clip, parameters, wish.clip),
-        loss_of=OBJECTIVES[wish.objective],
+        job.model,
+        parameters,
+        job.samples,
+        settings_of(job.training, options),
+        adjust_gradients=None if options.clip is None else partial(_clip, parameters, options.clip),
+        loss_of=OBJECTIVES[options.objective],
         after_step=after_step,
     )
 
@@ -90,14 +98,14 @@ def _clip(parameters: list[nn.Parameter], bound: float) -> None:
     nn.utils.clip_grad_norm_(parameters, bound)
 
 
-def settings_of(training: LocalTraining, wish: SharedTraining) -> LocalTraining:
-    """Ordinary local training with what is wished for in its place; ascent has no weight decay."""
+def settings_of(training: LocalTraining, options: SharedTraining) -> LocalTraining:
+    """Ordinary local training with these options in its place; ascent has no weight decay."""
     return replace(
         training,
-        epochs=wish.epochs,
-        lr=training.lr if wish.lr is None else wish.lr,
-        momentum=training.momentum if wish.momentum is None else wish.momentum,
-        weight_decay=training.weight_decay if wish.objective == "descend" else 0.0,
+        epochs=options.epochs,
+        lr=training.lr if options.lr is None else options.lr,
+        momentum=training.momentum if options.momentum is None else options.momentum,
+        weight_decay=training.weight_decay if options.objective == "descend" else 0.0,
     )
 
 
@@ -119,7 +127,7 @@ def shared_model(job: Job, statistics: bool = True) -> Iterator[dict[str, nn.Par
 def set_modes(model: nn.Module, shared: set[str], statistics: bool) -> None:
     """Training mode, but eval for what is personal, and for all statistics that must not move.
 
-    Each module is judged by its own tensors alone: what a child of it does is the child's affair.
+    Only a module's direct tensors decide its mode.
     """
     model.train()
     state = model.state_dict().keys()
@@ -130,3 +138,68 @@ def set_modes(model: nn.Module, shared: set[str], statistics: bool) -> None:
         keeps_statistics = any(True for _ in module.named_buffers(recurse=False))
         if not names <= shared or (keeps_statistics and not statistics):
             module.training = False
+
+
+TRAIN_SHARED = {"train-shared": train_shared}
+"""The client functions of methods that ask for nothing else."""
+
+
+# At the server
+
+
+def fine_tuned(ctx: Context, shared: Tensors, rounds: int, epochs: int | None = None) -> Tensors:
+    """Rounds over the remaining clients on the shared tensors alone.
+
+    Ordinary ones, with the local epochs of training, unless `epochs` are given.
+    """
+    how = SharedTraining(epochs or ctx.settings.local_epochs)
+
+    def step(_number: int, before: Tensors) -> Tensors:
+        return ctx.mean("train-shared", ctx.remaining, before, how)
+
+    return ctx.steps("fine-tuning", rounds, shared, step)
+
+
+SCALES = ("same", "tensor")
+
+
+def with_noise(ctx: Context, shared: Tensors, sigma: float, scale: str = "same") -> Tensors:
+    """N(0, sigma^2) on every shared parameter that is trained; all else stays as it is.
+
+    Frozen parameters carry no client information. A tied tensor has one noise. With the scale
+    "tensor", sigma is in units of each tensor's own standard deviation.
+    """
+    if not sigma:
+        return shared
+    source = ctx.generator("noise")
+    noisy = dict(shared)
+    for name in ctx.trained:
+        tensor = shared[name].to(torch.float64)
+        unit = float(tensor.std(correction=0)) if scale == "tensor" else 1.0
+        noise = torch.randn(tensor.shape, generator=source, dtype=torch.float64)
+        noisy[name] = (tensor + sigma * unit * noise).to(shared[name].dtype)
+    return ctx.tied(noisy)
+
+
+def weight_matrices(model: nn.Module, trained: Collection[str]) -> dict[str, list[str]]:
+    """Modules, in the order of their definition, with the names of their own weight matrices.
+
+    A bias with two dimensions is not one, nor is the scale of a normalisation.
+    """
+    matrices: dict[str, list[str]] = {}
+    for path, module in model.named_modules():
+        prefix = f"{path}." if path else ""
+        own = [(prefix + name, p) for name, p in module.named_parameters(recurse=False)]
+        names = [n for n, p in own if p.dim() >= 2 and not is_bias(n) and n in trained]
+        if names and not is_normalisation(module):
+            matrices[path] = names
+    return matrices
+
+
+def is_bias(name: str) -> bool:
+    """By the last part of its name, as torch has it.
+
+    >>> is_bias("one.bias"), is_bias("attention.bias_k"), is_bias("bias.weight")
+    (True, True, False)
+    """
+    return "bias" in name.rpartition(".")[2]

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfedul.base.options import REQUIRED, option
 from pfedul.data.checks import classes_up_to
 from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
 from pfedul.data.datasets.files import SearchPath
@@ -33,9 +34,9 @@ _KEYS = "x_train, y_train, x_test and y_test, or x and y"
 
 @dataclass(frozen=True)
 class NpzOptions:
-    """The file: absolute, or seen from the working folder or from a data root."""
+    """Which file."""
 
-    file: str
+    file: str = option(REQUIRED, "absolute, or relative to the working folder or a data root")
 
 
 def load(search: SearchPath, options: NpzOptions) -> Dataset:

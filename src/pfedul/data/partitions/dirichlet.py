@@ -8,11 +8,11 @@ Networks": the shares of each class among clients are one draw.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from pfedul.base.options import option
 from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
 
@@ -22,18 +22,11 @@ _SMALLEST_ALPHA = 1e-9
 
 @dataclass(frozen=True)
 class DirichletOptions:
-    """How even the shares of a class are: near 0 one client has all, large is even."""
+    """How even the shares of a class are."""
 
-    alpha: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_alpha(self.alpha)
-
-
-def check_alpha(alpha: float) -> None:
-    """Refuse what is not a concentration."""
-    if not (alpha > 0 and math.isfinite(alpha)):
-        raise ValueError("alpha must be a number above 0")
+    alpha: float = option(
+        0.5, "evenness of a class's shares: near 0 one client has all, large is even", above=0
+    )
 
 
 def shares(

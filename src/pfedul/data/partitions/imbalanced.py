@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pfedul.base.options import option
 from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
-from pfedul.data.partitions.dirichlet import check_alpha, draw_shares
+from pfedul.data.partitions.dirichlet import draw_shares
 from pfedul.errors import PfedulError
 
 
@@ -19,18 +20,8 @@ from pfedul.errors import PfedulError
 class ImbalancedOptions:
     """The first client's share of every class, and the skew among the others."""
 
-    share: float = 0.2
-    alpha: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_share(self.share)
-        check_alpha(self.alpha)
-
-
-def check_share(share: float) -> None:
-    """Refuse what is not a share that leaves something to the others."""
-    if not 0 < share < 1:
-        raise ValueError("share must lie between 0 and 1")
+    share: float = option(0.2, "the first client's share of every class", above=0, below=1)
+    alpha: float = option(0.5, "evenness of the shares among the others", above=0)
 
 
 def shares(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedul.base.options import option
 from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
 from pfedul.errors import PfedulError
@@ -23,11 +24,7 @@ from pfedul.errors import PfedulError
 class PathologicalOptions:
     """How many classes each client holds."""
 
-    classes_per_client: int = 2
-
-    def __post_init__(self) -> None:
-        if self.classes_per_client < 1:
-            raise ValueError("classes_per_client must be at least 1")
+    classes_per_client: int = option(2, "classes that each client holds", at_least=1)
 
 
 def shares(

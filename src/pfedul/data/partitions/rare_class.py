@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pfedul.base.options import option
 from pfedul.data.partitions.base import PartitionKind, by_shares
 from pfedul.data.partitions.deal import Shares
-from pfedul.data.partitions.dirichlet import check_alpha, draw_shares
-from pfedul.data.partitions.imbalanced import check_share, first_client_shares
+from pfedul.data.partitions.dirichlet import draw_shares
+from pfedul.data.partitions.imbalanced import first_client_shares
 from pfedul.errors import PfedulError
 
 
@@ -20,15 +21,13 @@ from pfedul.errors import PfedulError
 class RareClassOptions:
     """The rare classes, the first client's share of each of them, and the skew of the rest."""
 
-    classes: tuple[int, ...] = (0, 1)
-    share: float = 0.85
-    alpha: float = 0.5
+    classes: tuple[int, ...] = option((0, 1), "the rare classes")
+    share: float = option(0.85, "the first client's share of each of them", above=0, below=1)
+    alpha: float = option(0.5, "evenness of all other shares", above=0)
 
     def __post_init__(self) -> None:
         if not self.classes or len(set(self.classes)) < len(self.classes):
             raise ValueError("classes must be one or more different classes")
-        check_share(self.share)
-        check_alpha(self.alpha)
 
 
 def shares(

@@ -18,24 +18,24 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pfedul.base.options import option
 from pfedul.errors import PfedulError
 from pfedul.personalization.local import count_batches
-from pfedul.protocol import RoundResult, Task
+from pfedul.protocol import Reply, RoundResult, Task
 from pfedul.run.retrained import open_recipe
+from pfedul.run.run import Run
+from pfedul.run.training import participants, play_round
 from pfedul.server.checks import check_personal
 from pfedul.server.round import run_round
 from pfedul.store.paths import SHARED_FILE
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.pfedul.method import make_plan
-from pfedul.unlearn.prices import Seen, learnt
-from pfedul.unlearn.starting_over import count, failing_as, recipe_of, result_of
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
+from pfedul.unlearn.base import About, Does, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.methods.retrain import as_failure_of, count, recipe_of, result_of
+from pfedul.unlearn.pfedul.method import check_fisher, make_plan
+from pfedul.unlearn.pfedul.result import PlanOptions
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,14 @@ class BudgetOptions:
     `rounds` of one epoch and one more of `steps` batches, in place of a budget.
     """
 
-    times: float = 1.0
-    cpu_seconds: float | None = None
-    rounds: int | None = None
-    steps: int | None = None
+    times: float = option(1.0, "Multiple of pFedUL's CPU time.", above=0)
+    cpu_seconds: float | None = option(
+        None, "pFedUL's CPU time; measured on the spot if not given.", above=0
+    )
+    rounds: int | None = option(None, "Rounds of one epoch, in place of a budget.", at_least=0)
+    steps: int | None = option(None, "Batches of one more round, in place of a budget.", at_least=0)
 
     def __post_init__(self) -> None:
-        require_above_zero(times=self.times, cpu_seconds=self.cpu_seconds)
-        if min(self.rounds or 0, self.steps or 0) < 0:
-            raise ValueError("rounds and steps must not be below 0")
         if self.fixed and (self.times != 1.0 or self.cpu_seconds is not None):
             raise ValueError("rounds and steps take the place of times and cpu_seconds")
 
@@ -67,29 +66,29 @@ class BudgetOptions:
 class Training:
     """The new federation on its way."""
 
-    work: Work
-    made: Federation
+    ctx: Context
+    made: Run
     whole: int = 0
     short: int = 0
     batches: int = 0
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[MeasuredRound] = field(default_factory=list)
 
     def next_clients(self) -> list[str]:
-        return self.made.choose(self.made.rounds + 1)
+        return participants(self.made, self.made.rounds + 1)
 
     def sizes(self, clients: Sequence[str]) -> list[int]:
         """Batches of an epoch of each of these clients."""
         size = self.made.settings.batch_size
-        return [count_batches(self.work.samples(client), size) for client in clients]
+        return [count_batches(self.ctx.samples(client), size) for client in clients]
 
     def round(self, steps: int | None = None) -> None:
         """One more round: an epoch, or the first `steps` batches of one."""
-        clients, before = self.next_clients(), self.work.meter.spent().cpu_seconds
-        result = self.made.play_round(clients, lambda _: None, epochs=1, steps=steps)
-        self.work.meter.elsewhere += self._elsewhere(result)
-        self.work.refused |= {refusal.client for refusal in result.refused}
-        count(self.work, self.made, 1, len(clients), len(result.accepted))
-        self._note(clients, steps, self.work.meter.spent().cpu_seconds - before)
+        clients, before = self.next_clients(), self.ctx.account.meter.spent().cpu_seconds
+        result = play_round(self.made, clients, epochs=1, steps=steps)
+        self.ctx.account.meter.elsewhere += self._elsewhere(result)
+        self.ctx.account.refused |= {refusal.client for refusal in result.refused}
+        count(self.ctx, self.made, 1, len(clients), len(result.accepted))
+        self._note(clients, steps, self.ctx.account.meter.spent().cpu_seconds - before)
         self.batches += self.seen[-1].batches
         self.whole += steps is None
         self.short += steps is not None
@@ -98,12 +97,19 @@ class Training:
         """A round with a few of the clients that leaves nothing but what it cost."""
         made, store = self.made, self.made.store
         rules = replace(made.rules(), min_replies=1)
-        asked = made.engine, made.rounds + 1, clients, made.shared, made.locate_personal
-        before = self.work.meter.spent().cpu_seconds
-        keep = made.personal_place.stage
-        result = run_round(*asked, rules, keep, epochs=1, steps=steps)
+        before = self.ctx.account.meter.spent().cpu_seconds
+        result = run_round(
+            made.ask,
+            made.rounds + 1,
+            clients,
+            made.shared,
+            rules,
+            made.personal_place.stage,
+            epochs=1,
+            steps=steps,
+        )
         store.stage(SHARED_FILE, result.shared)
-        spent = self.work.meter.spent().cpu_seconds - before + self._elsewhere(result)
+        spent = self.ctx.account.meter.spent().cpu_seconds - before + self._elsewhere(result)
         self._note(clients, steps, spent)
         store.drop()
 
@@ -114,7 +120,7 @@ class Training:
 
     def _note(self, clients: Sequence[str], steps: int | None, cpu_seconds: float) -> None:
         batches = sum(min(size, steps or size) for size in self.sizes(clients))
-        self.seen.append(Seen(len(clients), batches, steps is None, cpu_seconds))
+        self.seen.append(MeasuredRound(len(clients), batches, steps is None, cpu_seconds))
 
     def words(self) -> str:
         return (
@@ -123,28 +129,28 @@ class Training:
         )
 
 
-def unlearn(work: Work, options: BudgetOptions) -> Result:
-    recipe = recipe_of(work)
-    with work.meter.paused():
+def unlearn(ctx: Context, options: BudgetOptions) -> Result:
+    recipe = recipe_of(ctx)
+    with ctx.account.meter.paused():
         shutil.rmtree(recipe.folder, ignore_errors=True)
-        opened = open_recipe(work.federation, recipe, rounds=0)
-    with failing_as(work), closing(opened) as made:
-        training = Training(work, made)
+        opened = open_recipe(ctx.run, recipe, rounds=0)
+    with as_failure_of(ctx), closing(opened) as made:
+        training = Training(ctx, made)
         note = _train(training, options)
-        with work.meter.paused():
-            return result_of(work, made, note)
+        with ctx.account.meter.paused():
+            return result_of(ctx, made, note)
 
 
 def _train(training: Training, options: BudgetOptions) -> str:
     """Train as long as the options say; returns what was done, in words."""
-    work = training.work
+    ctx = training.ctx
     if options.fixed:
         _train_fixed(training, options.rounds or 0, options.steps or 0)
         return training.words()
-    usual = _cost_of_pfedul(work) if options.cpu_seconds is None else options.cpu_seconds
+    usual = _cost_of_pfedul(ctx) if options.cpu_seconds is None else options.cpu_seconds
     budget = options.times * usual
     spend(training, budget)
-    used = work.meter.spent().cpu_seconds
+    used = ctx.account.meter.spent().cpu_seconds
     asked = f"a budget of {budget:.3g} CPU seconds ({options.times:g} x {usual:.3g})"
     return f"{asked}, of which {used:.3g} were used: {training.words()}"
 
@@ -153,29 +159,29 @@ def _train_fixed(training: Training, rounds: int, steps: int) -> None:
     total = rounds + (1 if steps else 0)
     for number in range(1, total + 1):
         training.round(steps if number > rounds else None)
-        training.work.on_step("retraining", number, total)
+        training.ctx.on_step("retraining", number, total)
 
 
 def spend(training: Training, budget: float) -> None:
     """Rounds until no batch of every client fits into what is left of these CPU seconds."""
-    work = training.work
-    with work.meter.paused():
+    ctx = training.ctx
+    with ctx.account.meter.paused():
         learn_prices(training)
     while True:
         sizes = training.sizes(training.next_clients())
-        left, prices = budget - work.meter.spent().cpu_seconds, learnt(training.seen)
+        left, prices = budget - ctx.account.meter.spent().cpu_seconds, fitted_prices(training.seen)
         whole = prices.of_round(sizes) <= left
         steps = None if whole else prices.most_steps(sizes, left)
         if steps == 0:
             return
         training.round(steps)
-        work.on_step("retraining", training.made.rounds, training.made.rounds + 1)
+        ctx.on_step("retraining", training.made.rounds, training.made.rounds + 1)
 
 
 def learn_prices(training: Training) -> None:
     """Try out one batch, half an epoch and an epoch of the largest clients."""
     clients = training.next_clients()
-    largest = sorted(clients, key=lambda client: (-training.work.samples(client), client))[:_TRIED]
+    largest = sorted(clients, key=lambda client: (-training.ctx.samples(client), client))[:_TRIED]
     training.try_out(largest, 1)
     training.seen.clear()  # the first time is slower than any other
     epoch = max(training.sizes(largest))
@@ -188,35 +194,38 @@ _TRIED = 3
 """So many clients tell what a client and a batch cost."""
 
 
-def _cost_of_pfedul(work: Work) -> float:
+def _cost_of_pfedul(ctx: Context) -> float:
     """CPU seconds of its plan, correction and recalibration, done for real and thrown away.
 
     The same stages as `spent_by_method` counts where pFedUL was really done.
     """
-    federation, options = work.federation, work.options
-    how = replace(options, method="pfedul", recalibrate=False, no_recalibration=False)
-    task = Task("recalibrate", work.request, recalibration=how.recalibration(), seed=options.seed)
-    elsewhere, rules = 0.0, federation.rules()
-    with work.meter.paused():
+    run, rules, elsewhere = ctx.run, ctx.run.rules(), 0.0
+    task = Task("recalibrate", ctx.request, recalibration=ctx.recalibration, seed=ctx.request_seed)
+
+    def check(reply: Reply, client: str) -> str | None:
+        return check_personal(reply, rules, client, {})
+
+    def book(reply: Reply) -> None:
+        nonlocal elsewhere
+        elsewhere += run.cpu_elsewhere(reply)
+
+    with ctx.account.meter.paused():
         started = time.process_time()
-        corrected = work.finite(make_plan(federation, work.targets, options).apply(work.shared))
-        asked = task, work.remaining, corrected, federation.locate_personal
-        with closing(federation.engine.run(*asked)) as replies:
-            for client, reply in zip(work.remaining, replies, strict=True):
-                elsewhere += reply.cpu_seconds
-                if check_personal(reply, rules, client, {}) is None:
-                    federation.personal_place.stage(reply)
-        own = time.process_time() - started
-        federation.store.drop()
-    return own if federation.engine.in_process else own + elsewhere
+        plan = make_plan(ctx, PlanOptions(seed=ctx.seed))
+        corrected = ctx.finite(plan.apply(ctx.shared))
+        for reply in run.ask(task, ctx.remaining, corrected, check, on_reply=book):
+            run.personal_place.stage(reply)
+        spent = time.process_time() - started
+        run.store.drop()
+    return spent + elsewhere
 
 
-def check(work: Work, options: BudgetOptions) -> None:
+def check(ctx: Context, options: BudgetOptions) -> None:
     """What pFedUL needs is needed here, too, unless its time is given."""
     if options.fixed or options.cpu_seconds is not None:
         return
     try:
-        make_plan(work.federation, work.targets, work.options)
+        check_fisher(ctx)
     except PfedulError as error:
         raise PfedulError(
             f"{str(error).rstrip('.')}; or give the budget that pFedUL's time would be: "
@@ -224,22 +233,96 @@ def check(work: Work, options: BudgetOptions) -> None:
         ) from None
 
 
+# What rounds cost, learned from rounds that were measured. A client costs something before its
+# first batch, so short rounds are relatively more expensive. A batch of a whole epoch may cost
+# other than one of an epoch that is cut short, where a personalisation trains in phases.
+
+
+_LEAST = 1e-9
+"""CPU seconds of a batch: a bound from below, so that no number of batches is free."""
+
+
+@dataclass(frozen=True)
+class MeasuredRound:
+    """A round that was measured: its clients, their batches together, whole epochs or not."""
+
+    clients: int
+    batches: int
+    whole: bool
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Prices:
+    """CPU seconds of a client, of a batch of a shortened epoch, of one of a whole epoch."""
+
+    client: float
+    batch: float
+    whole: float
+
+    def of_round(self, sizes: Sequence[int], steps: int | None = None) -> float:
+        """A round of clients with so many batches each: an epoch, or `steps` batches of one."""
+        if steps is None:
+            return self.client * len(sizes) + self.whole * sum(sizes)
+        return self.client * len(sizes) + self.batch * sum(min(size, steps) for size in sizes)
+
+    def most_steps(self, sizes: Sequence[int], seconds: float) -> int:
+        """How many batches each client may train on, if it has so many, within these seconds.
+
+        >>> prices = Prices(client=1, batch=1, whole=1)
+        >>> prices.most_steps([3, 1], 6), prices.most_steps([3, 1], 5), prices.most_steps([3], 1.9)
+        (3, 2, 0)
+        """
+        steps = 0
+        while steps < max(sizes) and self.of_round(sizes, steps + 1) <= seconds:
+            steps += 1
+        return steps
+
+
+def fitted_prices(rounds: Sequence[MeasuredRound]) -> Prices:
+    """Prices that fit these rounds best, by least squares; none of them is below zero.
+
+    >>> found = fitted_prices([MeasuredRound(2, 2, False, 8.0), MeasuredRound(2, 6, False, 12.0), MeasuredRound(1, 4, True, 11.0)])
+    >>> [round(price, 6) for price in (found.client, found.batch, found.whole)]
+    [3.0, 1.0, 2.0]
+    """
+    short = [one for one in rounds if not one.whole]
+    client, batch = _fitted(short or rounds)
+    whole = [one for one in rounds if one.whole]
+    rest = sum(one.cpu_seconds - client * one.clients for one in whole)
+    of_whole = rest / sum(one.batches for one in whole) if whole else batch
+    return Prices(client, batch, max(of_whole, _LEAST))
+
+
+def _fitted(rounds: Sequence[MeasuredRound]) -> tuple[float, float]:
+    """Of a client and of a batch, so that both together come closest to what was seen."""
+    counts = np.array([(one.clients, one.batches) for one in rounds], dtype=float)
+    cost = np.array([one.cpu_seconds for one in rounds])
+    client, batch = np.linalg.lstsq(counts, cost)[0]
+    if client >= 0 and batch > 0:
+        return float(client), float(batch)
+    return 0.0, max(float(cost.sum() / counts[:, 1].sum()), _LEAST)
+
+
 BUDGETED_RETRAIN = Method(
     name="budgeted-retrain",
     summary="train anew without the targets for no longer than pFedUL takes",
-    paper="a control",
     unlearn=unlearn,
+    about=About(
+        paper="a control",
+        who="all remaining clients, personal parts included",
+        rounds="what fits into the budget (times, cpu_seconds), or rounds",
+        memory=(
+            "nothing if cpu_seconds, rounds or steps are given; else what pFedUL needs to be timed: "
+            "the record fisher"
+        ),
+        guarantee="exact: the targets never took part; hardly trained",
+        avoids="a speed-up over full retraining that stopping early would give as well",
+        control=True,
+        variants=tuple(f"budgeted-retrain:times={times}" for times in (2, 4, 8)),
+    ),
     options=BudgetOptions,
-    memory="nothing if cpu_seconds, rounds or steps are given; else what pFedUL needs to be timed: "
-    "the record fisher",
-    who="all remaining clients, personal parts included",
-    rounds="what fits into the budget (times, cpu_seconds), or rounds",
-    guarantee="exact: the targets never took part; hardly trained",
-    avoids="a speed-up over full retraining that stopping early would give as well",
-    starts_over=True,
-    local_only=True,
-    control=True,
-    budgeted=True,
-    variants=tuple(f"budgeted-retrain:times={times}" for times in (2, 4, 8)),
+    needs=Needs(local=True),
+    does=Does(starts_over=True, budgeted=True),
     check=check,
 )

@@ -12,45 +12,46 @@ from __future__ import annotations
 from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
 from pfedul.server.mean import StreamingMean
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.recorded import require_record
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context
 
 
-def unlearn(work: Work, _options: NoOptions) -> Result:
-    mean = StreamingMean(dict(work.shared))
-    for client in _of_last_round(work, work.remaining):
-        upload = work.last_upload(client)
+def unlearn(ctx: Context, _options: NoOptions) -> Result:
+    mean = StreamingMean(dict(ctx.shared))
+    for client in _of_last_round(ctx, ctx.remaining):
+        upload = ctx.last_upload(client)
         assert upload is not None
-        mean.add(upload[1], work.samples(client))
-    idle = set(work.targets) - set(_of_last_round(work, work.targets))
+        mean.add(upload[1], ctx.samples(client))
+    idle = set(ctx.targets) - set(_of_last_round(ctx, ctx.targets))
     notes = [f"{name}: did not take part in the last round" for name in sorted(idle)]
     return Result(mean.result(), notes=tuple(notes))
 
 
-def check(work: Work, _options: NoOptions) -> None:
-    require_record(work, "uploads")
-    if not _of_last_round(work, work.remaining):
+def check(ctx: Context, _options: NoOptions) -> None:
+    ctx.require_record("uploads")
+    if not _of_last_round(ctx, ctx.remaining):
         raise PfedulError(
             "Nobody but the targets took part in the last round, so that no mean is left without "
             "them; train on, or choose another method."
         )
 
 
-def _of_last_round(work: Work, clients: tuple[str, ...]) -> list[str]:
-    found = {client: work.last_upload(client) for client in clients}
-    last = work.federation.rounds
+def _of_last_round(ctx: Context, clients: tuple[str, ...]) -> list[str]:
+    found = {client: ctx.last_upload(client) for client in clients}
+    last = ctx.rounds
     return [client for client, upload in found.items() if upload and upload[0] == last]
 
 
 EXCLUSION = Method(
     name="exclusion",
     summary="the mean of the last round, without what the target sent",
-    paper="a control; after Pan et al., ICLR 2023 (MUFC), whose method is for K-means",
     unlearn=unlearn,
-    needs=("uploads",),
-    memory="one copy of the shared tensors for each client",
-    avoids="MUFC as published says nothing of deep models; this reading of it is ours",
-    control=True,
+    about=About(
+        paper="a control; after Pan et al., ICLR 2023 (MUFC), whose method is for K-means",
+        memory="one copy of the shared tensors for each client",
+        avoids="MUFC as published says nothing of deep models; this reading of it is ours",
+        control=True,
+    ),
+    needs=Needs(records=("uploads",)),
     check=check,
 )

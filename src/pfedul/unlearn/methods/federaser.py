@@ -22,18 +22,15 @@ from dataclasses import dataclass
 
 import torch
 
-from pfedul.at_client import SharedTraining
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors, norm
 from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
 from pfedul.server.mean import StreamingMean
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.recorded import require_record
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
-_NORMS = ("tensor", "whole")
-_AGAINST = ("before", "after")
 _TINY = 1e-12
 """An update of no length has no direction either, and is left as it is."""
 
@@ -44,50 +41,50 @@ class FedEraserOptions:
     of each tensor or of the whole update, `against` the tensors before or after its round.
     """
 
-    interval: int = 2
-    ratio: float = 0.5
-    norms: str = "tensor"
-    against: str = "before"
+    interval: int = option(2, "Replay every interval-th round.", at_least=1)
+    ratio: float = option(0.5, "Local epochs, as a share of those of training.", above=0)
+    norms: str = option(
+        "tensor", "Lengths of each tensor, or of the whole update.", choices=("tensor", "whole")
+    )
+    against: str = option(
+        "before",
+        "Lengths from the tensors before the round, or after it as in the code.",
+        choices=("before", "after"),
+    )
 
-    def __post_init__(self) -> None:
-        require_above_zero(interval=self.interval, ratio=self.ratio)
-        for value, known in ((self.norms, _NORMS), (self.against, _AGAINST)):
-            if value not in known:
-                raise ValueError(f"'{value}' is not one of {', '.join(known)}")
 
-
-def unlearn(work: Work, options: FedEraserOptions) -> Result:
-    replayed = range(1, work.federation.rounds + 1, options.interval)[1:]
-    epochs = math.ceil(options.ratio * work.federation.settings.local_epochs)
-    lengths = _lengths_of_all(work)
+def unlearn(ctx: Context, options: FedEraserOptions) -> Result:
+    replayed = range(1, ctx.rounds + 1, options.interval)[1:]
+    epochs = math.ceil(options.ratio * ctx.settings.local_epochs)
+    lengths = _lengths_of_all(ctx)
 
     def step(number: int, before: Tensors) -> Tensors:
         at = replayed[number - 1]
         there = {client: own for client, own in lengths.items() if at in own.rounds}
         wanted = {client: own.at(at, options.against) for client, own in there.items()}
-        return _calibrated_round(work, before, wanted, epochs, options.norms)
+        return _calibrated_round(ctx, before, wanted, epochs, options.norms)
 
-    return Result(work.steps("calibration", len(replayed), _first_round(work), step))
+    return Result(ctx.steps("calibration", len(replayed), _first_round(ctx), step))
 
 
-def _lengths_of_all(work: Work) -> dict[str, Lengths]:
-    found = {client: read_lengths(work.federation.store, client) for client in work.remaining}
+def _lengths_of_all(ctx: Context) -> dict[str, Lengths]:
+    found = {client: ctx.record(read_lengths, client) for client in ctx.remaining}
     return {client: own for client, own in found.items() if own is not None}
 
 
-def _first_round(work: Work) -> Tensors:
+def _first_round(ctx: Context) -> Tensors:
     """The mean of what those who remain sent in round 1; as before training if none was there."""
-    mean, found = StreamingMean(dict(work.shared)), False
-    for client in work.remaining:
-        upload = first_upload(work.federation.store, client)
+    mean, found = StreamingMean(dict(ctx.shared)), False
+    for client in ctx.remaining:
+        upload = ctx.record(first_upload, client)
         if upload is not None:
-            mean.add(upload, work.samples(client))
+            mean.add(upload, ctx.samples(client))
             found = True
-    return mean.result() if found else work.initial
+    return mean.result() if found else ctx.initial
 
 
 def _calibrated_round(
-    work: Work,
+    ctx: Context,
     before: Tensors,
     wanted: Mapping[str, Mapping[str, float]],
     epochs: int,
@@ -97,9 +94,9 @@ def _calibrated_round(
     if not wanted:
         return before
     mean = StreamingMean(before)
-    for reply in work.ask("train-shared", list(wanted), before, SharedTraining(epochs)):
+    for reply in ctx.ask("train-shared", list(wanted), before, SharedTraining(epochs)):
         stretched = calibrated(before, reply.shared, wanted[reply.client], norms)
-        mean.add(work.agreeing({**reply.shared, **stretched}), reply.samples)
+        mean.add(ctx.tied({**reply.shared, **stretched}), reply.samples)
     return mean.result()
 
 
@@ -122,33 +119,37 @@ def calibrated(before: Tensors, after: Tensors, wanted: Mapping[str, float], nor
     }
 
 
-def check(work: Work, _options: FedEraserOptions) -> None:
+def check(ctx: Context, _options: FedEraserOptions) -> None:
     """The replay begins with round 1: lengths of later rounds alone are of no use."""
-    store = work.federation.store
-    there = {
-        row["client"] for row in store.ledger.rows("SELECT client FROM replies WHERE round = 1")
-    }
-    if any(client in there and first_upload(store, client) is None for client in work.remaining):
+    first = [client for client in ctx.remaining if client in ctx.participants(1)]
+    if any(ctx.record(first_upload, client) is None for client in first):
         raise PfedulError(
             "The norms record was erased with an earlier request (--forget-records all, or a "
             "method that trains anew), and FedEraser replays training from round 1; choose another "
             "method ('pfedul methods')."
         )
-    require_record(work, "norms")
+    ctx.require_record("norms")
 
 
 FEDERASER = Method(
     name="federaser",
     summary="replay training without the target: old step lengths, new directions",
-    paper="Liu et al., IWQoS 2021",
     unlearn=unlearn,
+    about=About(
+        paper="Liu et al., IWQoS 2021",
+        who="all remaining clients",
+        rounds=(
+            "one for every 2 of training after the first (interval), which is repeated from "
+            "what was kept; each of half the epochs (ratio)"
+        ),
+        memory=(
+            "two numbers for each shared tensor, client and round, and one copy of the shared "
+            "tensors for each client"
+        ),
+        avoids="the code's step lengths are measured from the wrong model, 4 to 15 times too short",
+    ),
     options=FedEraserOptions,
-    needs=("norms",),
-    memory="two numbers for each shared tensor, client and round, and one copy of the shared "
-    "tensors for each client",
-    who="all remaining clients",
-    rounds="one for every 2 of training after the first (interval), which is repeated from "
-    "what was kept; each of half the epochs (ratio)",
-    avoids="the code's step lengths are measured from the wrong model, 4 to 15 times too short",
+    needs=Needs(records=("norms",)),
+    client=TRAIN_SHARED,
     check=check,
 )

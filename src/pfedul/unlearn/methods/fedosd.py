@@ -22,13 +22,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.at_client import SharedTraining
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import flat, orthogonal_part, unflat
 from pfedul.server.mean import StreamingMean
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero, require_not_negative
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
 HEALTH = "(health)"
 """In the state of the unlearning rounds: ||d|| / ||g_u|| of each of them, before rescaling."""
@@ -45,41 +45,36 @@ class OSDOptions:
     still a fraction of an ordinary step.
     """
 
-    rounds: int = 10
-    lr: float = 1.0
-    recovery: int = 10
-    recovery_lr: float = 0.1
-    epochs: int = 1
-
-    def __post_init__(self) -> None:
-        require_above_zero(rounds=self.rounds, epochs=self.epochs)
-        require_above_zero(lr=self.lr, recovery_lr=self.recovery_lr)
-        require_not_negative(recovery=self.recovery)
+    rounds: int = option(10, "Rounds of unlearning.", at_least=1)
+    lr: float = option(1.0, "Rate of unlearning, as a share of that of training.", above=0)
+    recovery: int = option(10, "Rounds of post-training over the remaining clients.", at_least=0)
+    recovery_lr: float = option(0.1, "Rate of post-training, as a share of training's.", above=0)
+    epochs: int = option(1, "Local epochs of a round.", at_least=1)
 
 
-def unlearn(work: Work, options: OSDOptions) -> Result:
-    away, health = unlearned(work, options)
-    return Result(recovered(work, away, options), notes=_notes(health, options))
+def unlearn(ctx: Context, options: OSDOptions) -> Result:
+    away, health = unlearned(ctx, options)
+    return Result(recovered(ctx, away, options), notes=_notes(health, options))
 
 
-def unlearned(work: Work, options: OSDOptions) -> tuple[Tensors, list[float]]:
+def unlearned(ctx: Context, options: OSDOptions) -> tuple[Tensors, list[float]]:
     """The shared tensors after the unlearning rounds, and the health number of each."""
-    rate = options.lr * work.federation.settings.lr
+    rate = options.lr * ctx.settings.lr
 
     def step(_number: int, state: Tensors) -> Tensors:
         shared, health = _parts(state)
         if len(health) and float(health[-1]) <= NOTHING_LEFT:
             return state
-        target, rows = updates(work, shared, rate, options.epochs)
+        target, rows = updates(ctx, shared, rate, options.epochs)
         direction, share = osd_direction(target, rows)
-        start = flat(shared, work.parameters).to(torch.float64)
-        moved = unflat(start - rate * direction, shared, work.parameters)
-        moved = work.agreeing({**shared, **moved})
+        start = flat(shared, ctx.parameters).to(torch.float64)
+        moved = unflat(start - rate * direction, shared, ctx.parameters)
+        moved = ctx.tied({**shared, **moved})
         return {**moved, HEALTH: torch.cat([health, torch.tensor([share]).double()])}
 
     none_yet = torch.zeros(0, dtype=torch.float64)
-    state = {**work.shared, HEALTH: none_yet}
-    shared, health = _parts(work.steps("unlearning", options.rounds, state, step))
+    state = {**ctx.shared, HEALTH: none_yet}
+    shared, health = _parts(ctx.steps("unlearning", options.rounds, state, step))
     return shared, health.tolist()
 
 
@@ -87,21 +82,21 @@ def _parts(state: Tensors) -> tuple[Tensors, Tensor]:
     return {name: tensor for name, tensor in state.items() if name != HEALTH}, state[HEALTH]
 
 
-def updates(work: Work, shared: Tensors, rate: float, epochs: int) -> tuple[Tensor, Tensor]:
+def updates(ctx: Context, shared: Tensors, rate: float, epochs: int) -> tuple[Tensor, Tensor]:
     """The targets' mean update g_u, and those of the remaining clients as rows.
 
     An update is (before - after) / rate. All rows are in memory at once: four bytes for
     each shared parameter and remaining client.
     """
-    start = flat(shared, work.parameters)
+    start = flat(shared, ctx.parameters)
     how = {"epochs": epochs, "lr": rate, "momentum": 0.0, "statistics": False}
     total, samples = torch.zeros(len(start), dtype=torch.float64), 0
-    asked = work.ask("train-shared", work.targets, shared, {**how, "objective": "unlearn"})
+    asked = ctx.ask("train-shared", ctx.targets, shared, {**how, "objective": "unlearn"})
     for reply in asked:
-        total += (start - flat(reply.shared, work.parameters)).to(torch.float64) * reply.samples
+        total += (start - flat(reply.shared, ctx.parameters)).to(torch.float64) * reply.samples
         samples += reply.samples
-    replies = work.ask("train-shared", work.remaining, shared, how, same_round=True)
-    rows = [(start - flat(reply.shared, work.parameters)) / rate for reply in replies]
+    replies = ctx.ask("train-shared", ctx.remaining, shared, how, same_round=True)
+    rows = [(start - flat(reply.shared, ctx.parameters)) / rate for reply in replies]
     return total / (samples * rate), torch.stack(rows)
 
 
@@ -117,25 +112,25 @@ def osd_direction(target: Tensor, rows: Tensor) -> tuple[Tensor, float]:
     return rest * (length / left), left / length
 
 
-def recovered(work: Work, shared: Tensors, options: OSDOptions) -> Tensors:
+def recovered(ctx: Context, shared: Tensors, options: OSDOptions) -> Tensors:
     """Rounds over the remaining clients that go neither back nor further on the way gone."""
-    rate = options.recovery_lr * work.federation.settings.lr
+    rate = options.recovery_lr * ctx.settings.lr
     how = SharedTraining(options.epochs, lr=rate, momentum=0.0, statistics=False)
-    names, origin = work.parameters, flat(work.shared, work.parameters)
+    names, origin = ctx.parameters, flat(ctx.shared, ctx.parameters)
 
     def step(_number: int, before: Tensors) -> Tensors:
         start = flat(before, names)
         way = (start - origin).to(torch.float64)
         total: StreamingMean | None = None
-        for reply in work.ask("train-shared", work.remaining, before, how):
+        for reply in ctx.ask("train-shared", ctx.remaining, before, how):
             update = without(start - flat(reply.shared, names), way)
-            bent = work.agreeing({**reply.shared, **unflat(start - update, before, names)})
+            bent = ctx.tied({**reply.shared, **unflat(start - update, before, names)})
             total = total or StreamingMean(bent)
             total.add(bent, reply.samples)
         assert total is not None
         return total.result()
 
-    return work.steps("recovery", options.recovery, shared, step)
+    return ctx.steps("recovery", options.recovery, shared, step)
 
 
 def without(update: Tensor, way: Tensor) -> Tensor:
@@ -171,13 +166,18 @@ def _notes(health: list[float], options: OSDOptions) -> tuple[str, ...]:
 FEDOSD = Method(
     name="fedosd",
     summary="unlearn along what is orthogonal to all remaining clients' updates",
-    paper="Pan et al., AAAI 2025",
     unlearn=unlearn,
+    about=About(
+        paper="Pan et al., AAAI 2025",
+        who="the targets and all remaining clients, then all remaining clients",
+        rounds="10 (rounds) + 10 (recovery)",
+        memory="nothing; while it runs, four bytes for each shared parameter and client",
+        avoids=(
+            "the code keeps singular values near zero in its pseudo-inverse, and the README's "
+            "recovery rate of 1e-6 moves nothing"
+        ),
+    ),
     options=OSDOptions,
-    memory="nothing; while it runs, four bytes for each shared parameter and client",
-    target_works=True,
-    who="the targets and all remaining clients, then all remaining clients",
-    rounds="10 (rounds) + 10 (recovery)",
-    avoids="the code keeps singular values near zero in its pseudo-inverse, and the README's "
-    "recovery rate of 1e-6 moves nothing",
+    needs=Needs(target=True),
+    client=TRAIN_SHARED,
 )

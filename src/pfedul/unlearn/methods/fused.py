@@ -14,19 +14,31 @@ hold the target, for whoever drops the adapter. `pfedul.adapters` has the revers
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.func import functional_call
 
-from pfedul.adapters import ADAPTERS, Adapter, apply_adapter, no_values
-from pfedul.at_client import AdapterTraining, SharedTraining
+from pfedul.adapters import ADAPTERS, Adapter, AdapterKind, apply_adapter, no_values, with_values
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.models.base import require_choice, require_positive
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.methods.negation import weight_matrices
+from pfedul.personalization.base import Job
+from pfedul.personalization.local import frozen, run_sgd
+from pfedul.protocol import ClientResult
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import (
+    TRAIN_SHARED,
+    SharedTraining,
+    options_from,
+    settings_of,
+    shared_model,
+    weight_matrices,
+)
 
 
 @dataclass(frozen=True)
@@ -38,77 +50,71 @@ class FusedOptions:
     over its entries (the paper) or the mean. `lr`: that of training unless given.
     """
 
-    layers: int = 4
-    rounds: int = 10
-    epochs: int = 1
-    adapter: str = "sparse"
-    density: float = 0.05
-    rank: int = 16
-    cli: str = "all"
-    measure: str = "sum"
-    lr: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("layers", "rounds", "epochs", "rank"):
-            require_positive(name, getattr(self, name))
-        require_choice("adapter", self.adapter, *ADAPTERS)
-        require_choice("cli", self.cli, "all", "remaining")
-        require_choice("measure", self.measure, "sum", "mean")
-        if not 0 < self.density <= 1:
-            raise ValueError(f"density must be above 0 and at most 1, not {self.density}")
-        require_above_zero(lr=self.lr)
+    layers: int = option(4, "Layers with an adapter, at most.", at_least=1)
+    rounds: int = option(10, "Rounds of training of the adapter.", at_least=1)
+    epochs: int = option(1, "Local epochs of a round.", at_least=1)
+    adapter: str = option("sparse", "Kind of adapter.", choices=tuple(ADAPTERS))
+    density: float = option(0.05, "Share of entries of a sparse adapter.", above=0, at_most=1)
+    rank: int = option(16, "Rank of a LoRA adapter.", at_least=1)
+    cli: str = option(
+        "all", "Clients that train in the round that finds layers.", choices=("all", "remaining")
+    )
+    measure: str = option(
+        "sum", "A layer's move: the sum over its entries, or the mean.", choices=("sum", "mean")
+    )
+    lr: float | None = option(None, "Rate; that of training.", above=0)
 
 
-def unlearn(work: Work, options: FusedOptions) -> Result:
-    chosen = critical_layers(work, options)
+def unlearn(ctx: Context, options: FusedOptions) -> Result:
+    chosen = critical_layers(ctx, options)
     how = AdapterTraining(
         adapter=options.adapter,
         density=options.density,
         rank=options.rank,
-        seed=work.generator("adapter").initial_seed(),
+        seed=ctx.generator("adapter").initial_seed(),
         epochs=options.epochs,
         lr=options.lr,
     )
-    values = trained_values(work, how, chosen, options.rounds)
-    merged = apply_adapter(dict(work.shared), Adapter(how, values)).merged
-    return Result(work.agreeing(merged), notes=(f"the adapter is on {', '.join(chosen)}",))
+    values = trained_values(ctx, how, chosen, options.rounds)
+    merged = apply_adapter(dict(ctx.shared), Adapter(how, values)).merged
+    return Result(ctx.tied(merged), notes=(f"the adapter is on {', '.join(chosen)}",))
 
 
-def candidates(work: Work) -> list[str]:
+def candidates(ctx: Context) -> list[str]:
     """Shared weights that an adapter can be put on: of two dimensions or more, trained.
 
     Neither those of a normalisation nor biases, whatever their shape.
     """
-    matrices = weight_matrices(work.federation.bench.build_model(), work.trained)
+    matrices = weight_matrices(ctx.model(), ctx.trained)
     found = {name for names in matrices.values() for name in names}
-    return [name for name in work.trained if name in found]
+    return [name for name in ctx.trained if name in found]
 
 
-def critical_layers(work: Work, options: FusedOptions) -> list[str]:
+def critical_layers(ctx: Context, options: FusedOptions) -> list[str]:
     """The candidates that one round of training moves most, those first."""
-    found = moves(work, options)
+    found = moves(ctx, options)
     order = sorted(found, key=lambda name: (-float(found[name]), name))
     return order[: options.layers]
 
 
-def moves(work: Work, options: FusedOptions) -> Tensors:
+def moves(ctx: Context, options: FusedOptions) -> Tensors:
     """How far a round of training moves each candidate: Diff, the weighted mean over clients."""
-    clients = work.remaining
+    clients = ctx.remaining
     if options.cli == "all":
-        clients = tuple(sorted((*work.targets, *work.remaining)))
-    how = SharedTraining(work.federation.settings.local_epochs, statistics=False)
+        clients = tuple(sorted((*ctx.targets, *ctx.remaining)))
+    how = SharedTraining(ctx.settings.local_epochs, statistics=False)
 
     def step(_number: int, _state: Tensors) -> Tensors:
-        found = {name: torch.zeros((), dtype=torch.float64) for name in candidates(work)}
+        found = {name: torch.zeros((), dtype=torch.float64) for name in candidates(ctx)}
         samples = 0
-        for reply in work.ask("train-shared", clients, work.shared, how):
+        for reply in ctx.ask("train-shared", clients, ctx.shared, how):
             samples += reply.samples
             for name in found:
-                moved = (reply.shared[name] - work.shared[name]).abs()
+                moved = (reply.shared[name] - ctx.shared[name]).abs()
                 found[name] += reply.samples * move(moved, options.measure)
         return {name: total / samples for name, total in found.items()}
 
-    return work.steps("layers", 1, {}, step)
+    return ctx.steps("layers", 1, {}, step)
 
 
 def move(moved: torch.Tensor, measure: str) -> torch.Tensor:
@@ -122,41 +128,78 @@ def move(moved: torch.Tensor, measure: str) -> torch.Tensor:
 
 
 def trained_values(
-    work: Work, how: AdapterTraining, chosen: list[str], rounds: int
+    ctx: Context, how: AdapterTraining, chosen: list[str], rounds: int
 ) -> dict[str, torch.Tensor]:
     """The adapter's values after all rounds over the remaining clients; zero before them."""
 
     def step(_number: int, values: Tensors) -> Tensors:
-        return work.mean("train-adapter", work.remaining, work.shared, how, extra=values)
+        return ctx.mean("train-adapter", ctx.remaining, ctx.shared, how, extra=values, like=values)
 
-    first = {name: no_values(how, name, work.shared[name]) for name in chosen}
-    return work.steps("adapter", rounds, first, step)
+    first = {name: no_values(how, name, ctx.shared[name]) for name in chosen}
+    return ctx.steps("adapter", rounds, first, step)
 
 
-def check(work: Work, _options: FusedOptions) -> None:
-    if not candidates(work):
+def check(ctx: Context, _options: FusedOptions) -> None:
+    if not candidates(ctx):
         raise PfedulError(
             "None of the shared tensors is a matrix, so that there is nothing to put an adapter "
             "on; choose another method ('pfedul methods')."
         )
 
 
+# At a client: the directions of the adapter are made again from its seed, only values travel.
+# No statistics move, so without the adapter everything is as it was.
+
+
+@dataclass(frozen=True)
+class AdapterTraining(AdapterKind):
+    """The adapter, and how it is trained; what is None is as in ordinary rounds."""
+
+    epochs: int = 1
+    lr: float | None = None
+
+
+def train_adapter(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientResult:
+    """Epochs over the client's samples; sends back the values of the adapter."""
+    options = options_from(AdapterTraining, how)
+    values = {name: tensor.clone().requires_grad_() for name, tensor in extra.items()}
+    with shared_model(job, statistics=False) as parameters, frozen(list(parameters.values())):
+        loss = _train_values(
+            job, options, {name: parameters[name].detach() for name in values}, values
+        )
+    return ClientResult({name: tensor.detach() for name, tensor in values.items()}, {"loss": loss})
+
+
+def _train_values(job: Job, options: AdapterTraining, base: Tensors, values: Tensors) -> float:
+    def adapted(x: Tensor) -> Tensor:
+        changed = with_values(base, Adapter(options, values))
+        logits: Tensor = functional_call(job.model, changed, (x,))
+        return logits
+
+    training = settings_of(job.training, SharedTraining(options.epochs, options.lr))
+    return run_sgd(adapted, list(values.values()), job.samples, training)
+
+
 FUSED = Method(
-    variants=("fused:adapter=lora",),
     name="fused",
     summary="train a small adapter on the critical layers without the target, the rest frozen",
-    paper="Zhong et al., CVPR 2025, arXiv 2502.20709",
     unlearn=unlearn,
-    options=FusedOptions,
-    target_works=True,
-    spares_target=lambda options: options.cli == "remaining",
-    who="all clients once (the target not with cli=remaining), then all remaining clients",
-    rounds="1 (critical layers) + 10 (rounds)",
-    guarantee="none: what was learned is overwritten; forget keeps the merged tensors alone, and "
-    "an adapter that can be dropped again is the pair in pfedul.adapters",
-    avoids=(
-        "the code fixes the layers by hand, moves normalisation statistics and averages two "
-        "LoRA factors, whose product is not the mean of products"
+    about=About(
+        paper="Zhong et al., CVPR 2025, arXiv 2502.20709",
+        who="all clients once (the target not with cli=remaining), then all remaining clients",
+        rounds="1 (critical layers) + 10 (rounds)",
+        guarantee=(
+            "none: what was learned is overwritten; forget keeps the merged tensors alone, and "
+            "an adapter that can be dropped again is the pair in pfedul.adapters"
+        ),
+        avoids=(
+            "the code fixes the layers by hand, moves normalisation statistics and averages two "
+            "LoRA factors, whose product is not the mean of products"
+        ),
+        variants=("fused:adapter=lora",),
     ),
+    options=FusedOptions,
+    needs=Needs(target=True, spares_target=lambda options: options.cli == "remaining"),
+    client={**TRAIN_SHARED, "train-adapter": train_adapter},
     check=check,
 )

@@ -11,33 +11,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.at_client import SharedTraining
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
 
 @dataclass(frozen=True)
 class AscentOptions:
     """`rounds`: passes over the targets' samples; `lr`: a share of that of training."""
 
-    rounds: int = 20
-    lr: float = 0.1
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_above_zero(rounds=self.rounds, lr=self.lr, clip=self.clip)
+    rounds: int = option(20, "Passes over the targets' samples.", at_least=1)
+    lr: float = option(0.1, "Rate, as a share of that of training.", above=0)
+    clip: float = option(1.0, "Bound on the norm of each gradient.", above=0)
 
 
-def unlearn(work: Work, options: AscentOptions) -> Result:
-    return Result(ascended(work, options))
+def unlearn(ctx: Context, options: AscentOptions) -> Result:
+    return Result(ascended(ctx, options))
 
 
-def ascended(work: Work, options: AscentOptions) -> Tensors:
+def ascended(ctx: Context, options: AscentOptions) -> Tensors:
     """The shared tensors after ascent; normalisation statistics stay as they are."""
     how = SharedTraining(
-        lr=options.lr * work.federation.settings.lr,
+        lr=options.lr * ctx.settings.lr,
         momentum=0.0,
         objective="ascend",
         clip=options.clip,
@@ -45,19 +42,22 @@ def ascended(work: Work, options: AscentOptions) -> Tensors:
     )
 
     def step(_number: int, shared: Tensors) -> Tensors:
-        return work.mean("train-shared", work.targets, shared, how)
+        return ctx.mean("train-shared", ctx.targets, shared, how)
 
-    return work.steps("ascent", options.rounds, dict(work.shared), step)
+    return ctx.steps("ascent", options.rounds, dict(ctx.shared), step)
 
 
 GA_NAIVE = Method(
     name="ga-naive",
     summary="gradient ascent on the target's samples, on all shared layers alike",
-    paper="a baseline of Liu, Li, Zhang, arXiv 2606.16304",
     unlearn=unlearn,
+    about=About(
+        paper="a baseline of Liu, Li, Zhang, arXiv 2606.16304",
+        who="the targets alone",
+        rounds="20 (rounds)",
+        avoids="ascent without a bound on the gradient ends in values that are not finite",
+    ),
     options=AscentOptions,
-    target_works=True,
-    who="the targets alone",
-    rounds="20 (rounds)",
-    avoids="ascent without a bound on the gradient ends in values that are not finite",
+    needs=Needs(target=True),
+    client=TRAIN_SHARED,
 )

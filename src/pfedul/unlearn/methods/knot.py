@@ -16,72 +16,64 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pfedul.at_client import SharedTraining
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
-from pfedul.clusters.layout import first_round, last_checkpoint
+from pfedul.clusters.layout import last_checkpoint, read_checkpoint
 from pfedul.errors import PfedulError
-from pfedul.store.paths import checkpoint_file
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
+from pfedul.unlearn.base import About, Does, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
 
-def unlearn(work: Work, _options: NoOptions) -> Result:
-    shared, notes = dict(work.shared), []
-    for cluster, targets in work.federation.clusters.groups(work.targets).items():
-        number = _first(work, targets)
+def unlearn(ctx: Context, _options: NoOptions) -> Result:
+    shared, notes = dict(ctx.shared), []
+    for cluster, targets in ctx.clusters.groups(ctx.targets).items():
+        number = _first(ctx, targets)
         if number is None:
             notes.append(f"{', '.join(targets)} took part in no round: nothing is trained again")
             continue
-        start = last_checkpoint(work.federation.store, cluster, number)
-        own = _trained_again(work, cluster, start)
-        shared = work.federation.clusters.put(shared, cluster, own)
+        start = ctx.record(last_checkpoint, cluster, number)
+        own = _trained_again(ctx, cluster, start)
+        shared = ctx.clusters.put(shared, cluster, own)
         notes.append(f"cluster {cluster} was trained again from round {start} on")
     return Result(shared, notes=tuple(notes))
 
 
-def _first(work: Work, targets: Sequence[str]) -> int | None:
+def _first(ctx: Context, targets: Sequence[str]) -> int | None:
     """The first round that any of the targets took part in."""
-    rounds = [first_round(work.federation.store, target) for target in targets]
+    rounds = [ctx.first_round(target) for target in targets]
     return min((number for number in rounds if number is not None), default=None)
 
 
-def _trained_again(work: Work, cluster: int, start: int) -> Tensors:
+def _trained_again(ctx: Context, cluster: int, start: int) -> Tensors:
     """The cluster's shared tensors after all rounds from `start` on, without the targets."""
-    members = work.federation.clusters.groups(work.remaining).get(cluster, [])
+    members = ctx.clusters.groups(ctx.remaining).get(cluster, [])
 
     def step(number: int, before: Tensors) -> Tensors:
-        clients, epochs = _round(work, start + number - 1, members)
+        clients, epochs = _round(ctx, start + number - 1, members)
         if not clients:
             return before
-        return work.mean("train-shared", clients, before, SharedTraining(epochs))
+        return ctx.mean("train-shared", clients, before, SharedTraining(epochs))
 
-    rounds = work.federation.rounds - start + 1
-    return work.steps(f"cluster-{cluster}", rounds, _before(work, cluster, start), step)
+    rounds = ctx.rounds - start + 1
+    return ctx.steps(f"cluster-{cluster}", rounds, _before(ctx, cluster, start), step)
 
 
-def _before(work: Work, cluster: int, number: int) -> Tensors:
+def _before(ctx: Context, cluster: int, number: int) -> Tensors:
     """The cluster's shared tensors as they were before a round."""
     if number == 1:
-        return work.initial
-    return work.federation.store.read(checkpoint_file(cluster, number))
+        return ctx.initial
+    return ctx.record(read_checkpoint, cluster, number)
 
 
-def _round(work: Work, number: int, members: Sequence[str]) -> tuple[list[str], int]:
-    """Which of these clients took part in a round of the run, and for how many epochs.
-
-    A round that repaired an earlier removal had one.
-    """
-    ledger = work.federation.store.ledger
-    rows = ledger.rows("SELECT client FROM replies WHERE round = ?", number)
-    replied = {row["client"] for row in rows}
-    repair = ledger.value("SELECT request FROM rounds WHERE round = ?", number) is not None
-    epochs = 1 if repair else work.federation.settings.local_epochs
-    return [client for client in members if client in replied], epochs
+def _round(ctx: Context, number: int, members: Sequence[str]) -> tuple[list[str], int]:
+    """Which of these clients took part in a round of the run, and for how many epochs."""
+    replied = ctx.participants(number)
+    return [client for client in members if client in replied], ctx.epochs_of(number)
 
 
-def check(work: Work, _options: NoOptions) -> None:
-    if not work.federation.clusters.several:
+def check(ctx: Context, _options: NoOptions) -> None:
+    if not ctx.clusters.several:
         raise PfedulError(
             "The method 'knot' trains one cluster of clients again, and this run has none; "
             "train a run with --clusters 2 or more."
@@ -91,16 +83,23 @@ def check(work: Work, _options: NoOptions) -> None:
 KNOT = Method(
     name="knot",
     summary="train only the target's cluster again, on a run with --clusters",
-    paper="Su, Li, INFOCOM 2023",
     unlearn=unlearn,
-    memory="one model for each cluster, and for each round that brought it new members",
-    who="the remaining clients of the target's cluster",
-    rounds="as many as the cluster had since the target's first",
-    guarantee="exact for other clusters, and without personal parts for the target's own, "
-    "given who is in which cluster and who took part when",
-    avoids="clients sent to the far cluster, as the published code maximises where the paper "
-    "minimises; a mean over clusters, which belongs to nobody's personal part",
-    clustered=True,
-    layout={"clusters": 2, "record": "none"},
+    about=About(
+        paper="Su, Li, INFOCOM 2023",
+        who="the remaining clients of the target's cluster",
+        rounds="as many as the cluster had since the target's first",
+        memory="one model for each cluster, and for each round that brought it new members",
+        guarantee=(
+            "exact for other clusters, and without personal parts for the target's own, "
+            "given who is in which cluster and who took part when"
+        ),
+        avoids=(
+            "clients sent to the far cluster, as the published code maximises where the paper "
+            "minimises; a mean over clusters, which belongs to nobody's personal part"
+        ),
+    ),
+    needs=Needs(layout={"clusters": 2, "record": "none"}),
+    does=Does(clusters=True),
+    client=TRAIN_SHARED,
     check=check,
 )

@@ -14,46 +14,35 @@ cosine between the layer before and after is noted.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import cosine, flat
 from pfedul.errors import PfedulError
-from pfedul.protocol import Workbench
-from pfedul.split import is_normalisation
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.methods.fine_tune import fine_tuned
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
+from pfedul.unlearn.base import About, Method, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import TRAIN_SHARED, fine_tuned, is_bias, weight_matrices
 
 
 @dataclass(frozen=True)
 class NegationOptions:
     """`rounds` of `epochs` after the negation; `bias`: of the layer's bias as well."""
 
-    rounds: int = 10
-    epochs: int = 1
-    bias: bool = True
-
-    def __post_init__(self) -> None:
-        require_above_zero(rounds=self.rounds, epochs=self.epochs)
+    rounds: int = option(10, "Rounds over the remaining clients after the negation.", at_least=1)
+    epochs: int = option(1, "Local epochs of a round.", at_least=1)
+    bias: bool = option(True, "Negate the layer's bias as well.")
 
 
-def unlearn(work: Work, options: NegationOptions) -> Result:
-    layer = first_layer(work.federation)
+def unlearn(ctx: Context, options: NegationOptions) -> Result:
+    layer = first_layer(ctx)
     names = layer.weights + layer.biases if options.bias else layer.weights
-    shared = fine_tuned(work, negated(work.shared, names), options.rounds, options.epochs)
-    return Result(shared, notes=_notes(layer, work.shared, shared))
+    shared = fine_tuned(ctx, negated(ctx.shared, names), options.rounds, options.epochs)
+    return Result(shared, notes=_notes(layer, ctx.shared, shared))
 
 
 def negated(shared: Tensors, names: tuple[str, ...]) -> Tensors:
@@ -71,28 +60,29 @@ class FirstLayer:
     alone: bool
 
 
-def first_layer(federation: Federation) -> FirstLayer:
+def first_layer(ctx: Context) -> FirstLayer:
     """The first module in the forward pass that has shared weights of two or more dimensions.
 
-    What the model's author froze is passed over: it never knew of anybody, and no round
-    could repair it.
+    Frozen layers are skipped: they carry no client information, and no round could repair them.
     """
-    bench = federation.bench
-    model = bench.build_model()
-    trained = _trained(model, set(bench.split.shared))
+    model = ctx.model()
+    trained = _trained(model, set(ctx.split.shared))
     weights = weight_matrices(model, trained)
     if not weights:
         raise PfedulError(
             "The method 'not' negates the first shared layer with a weight matrix that is trained, "
             "and this model shares none; choose another method ('pfedul methods')."
         )
-    order = forward_order(model, _sample(federation))
+    order = forward_order(model, ctx.an_input())
     first = next((path for path in order if path in weights), next(iter(weights)))
     own = dict(model.get_submodule(first).named_parameters(recurse=False))
     added = [name for name, p in own.items() if p.dim() == 1 or is_bias(name)]
     biases = [name for name in (f"{first}.{n}" if first else n for n in added) if name in trained]
     return FirstLayer(
-        *(first, _with_ties(model, weights[first]), _with_ties(model, biases)), len(weights) == 1
+        name=first,
+        weights=_with_ties(model, weights[first]),
+        biases=_with_ties(model, biases),
+        alone=len(weights) == 1,
     )
 
 
@@ -100,31 +90,6 @@ def _trained(model: nn.Module, shared: set[str]) -> set[str]:
     """Shared parameters that are not frozen, under all their names."""
     named = model.named_parameters(remove_duplicate=False)
     return {name for name, p in named if name in shared and p.requires_grad}
-
-
-def weight_matrices(model: nn.Module, trained: Collection[str]) -> dict[str, list[str]]:
-    """Modules, in the order of their definition, with those of their own weight matrices.
-
-    A bias may have two dimensions as well, and is none; nor is what a normalisation scales by.
-    """
-    found: dict[str, list[str]] = {}
-    for path, module in model.named_modules():
-        prefix = f"{path}." if path else ""
-        own = [(prefix + name, p) for name, p in module.named_parameters(recurse=False)]
-        matrices = [name for name, p in own if p.dim() >= 2 and not is_bias(name)]
-        names = [name for name in matrices if name in trained]
-        if names and not is_normalisation(module):
-            found[path] = names
-    return found
-
-
-def is_bias(name: str) -> bool:
-    """By the last part of its name, as torch has it.
-
-    >>> is_bias("one.bias"), is_bias("attention.bias_k"), is_bias("bias.weight")
-    (True, True, False)
-    """
-    return "bias" in name.rpartition(".")[2]
 
 
 def _with_ties(model: nn.Module, names: list[str]) -> tuple[str, ...]:
@@ -157,15 +122,6 @@ def forward_order(model: nn.Module, x: Tensor | None) -> list[str]:
     return order
 
 
-def _sample(federation: Federation) -> Tensor | None:
-    """An input of the right shape; its values do not matter."""
-    bench: Workbench = federation.bench
-    for parts in bench.data.values():
-        return parts.train.batch(torch.zeros(1, dtype=torch.int64))[0]
-    shape = federation.store.ledger.meta("input_shape")
-    return None if shape is None else torch.zeros(1, *json.loads(shape))
-
-
 def _notes(layer: FirstLayer, before: Tensors, after: Tensors) -> tuple[str, ...]:
     likeness = cosine(flat(before, layer.weights), flat(after, layer.weights))
     notes = [
@@ -179,18 +135,21 @@ def _notes(layer: FirstLayer, before: Tensors, after: Tensors) -> tuple[str, ...
     return tuple(notes)
 
 
-def check(work: Work, _options: NegationOptions) -> None:
-    first_layer(work.federation)
+def check(ctx: Context, _options: NegationOptions) -> None:
+    first_layer(ctx)
 
 
 NOT = Method(
     name="not",
     summary="negate the first shared layer, then rounds on the others",
-    paper="Khalil et al., CVPR 2025",
     unlearn=unlearn,
+    about=About(
+        paper="Khalil et al., CVPR 2025",
+        who="all remaining clients",
+        rounds="10 (rounds)",
+        avoids="re-training that turns the sign back is not seen in accuracy: the cosine is noted",
+    ),
     options=NegationOptions,
-    who="all remaining clients",
-    rounds="10 (rounds)",
-    avoids="re-training that turns the sign back is not seen in accuracy: the cosine is noted",
+    client=TRAIN_SHARED,
     check=check,
 )

@@ -9,34 +9,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.methods.fine_tune import fine_tuned
+from pfedul.base.options import option
+from pfedul.unlearn.base import About, Method, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import TRAIN_SHARED, fine_tuned
 
 
 @dataclass(frozen=True)
 class RoundsOptions:
     """`rounds`: how many more."""
 
-    rounds: int = 1
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ValueError(f"rounds must be at least 1, not {self.rounds}")
+    rounds: int = option(1, "How many more rounds.", at_least=1)
 
 
-def unlearn(work: Work, options: RoundsOptions) -> Result:
-    return Result(fine_tuned(work, dict(work.shared), options.rounds))
+def unlearn(ctx: Context, options: RoundsOptions) -> Result:
+    return Result(fine_tuned(ctx, dict(ctx.shared), options.rounds))
 
 
 ONE_MORE_ROUND = Method(
     name="one-more-round",
     summary="an ordinary round over the remaining clients, and nothing else",
-    paper="a control",
     unlearn=unlearn,
+    about=About(
+        paper="a control",
+        who="all remaining clients",
+        rounds="1 (rounds)",
+        avoids="without it, what any further training does passes for unlearning",
+        control=True,
+    ),
     options=RoundsOptions,
-    who="all remaining clients",
-    rounds="1 (rounds)",
-    avoids="without it, what any further training does passes for unlearning",
-    control=True,
+    client=TRAIN_SHARED,
 )

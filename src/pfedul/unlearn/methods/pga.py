@@ -21,22 +21,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import nn
 
-from pfedul.at_client import ProjectedAscent
+from pfedul.base.options import option
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.base.vectors import square_distance
 from pfedul.errors import PfedulError
+from pfedul.personalization.base import Job
+from pfedul.protocol import ClientResult
 from pfedul.records.base import round_residual
-from pfedul.run.assembly import reseeded
 from pfedul.server.mean import StreamingMean
-from pfedul.store.paths import SHARED_FILE
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_above_zero
-from pfedul.unlearn.methods.fine_tune import fine_tuned
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import (
+    TRAIN_SHARED,
+    SharedTraining,
+    fine_tuned,
+    options_from,
+    run,
+    shared_model,
+)
 
 REPORT = "(report)"
 """In the state of the ascent, for each target: its steps, those that were bound, if it stopped."""
@@ -56,69 +64,59 @@ class PGAOptions:
     times that at the start.
     """
 
-    rounds: int = 10
-    ascent: int = 5
-    lr: float = 1.0
-    clip: float = 5.0
-    stop: float = 5.0
-
-    def __post_init__(self) -> None:
-        require_above_zero(rounds=self.rounds, ascent=self.ascent)
-        require_above_zero(lr=self.lr, clip=self.clip, stop=self.stop)
-        if self.stop <= 1:
-            raise ValueError("stop must be above 1: it is relative to where ascent starts")
+    rounds: int = option(10, "Rounds of one epoch over the remaining clients.", at_least=1)
+    ascent: int = option(5, "Passes of ascent over a target's samples, at most.", at_least=1)
+    lr: float = option(1.0, "Rate of the ascent, as a share of that of training.", above=0)
+    clip: float = option(5.0, "Bound on the norm of each gradient.", above=0)
+    stop: float = option(5.0, "Stop at so many times the squared distance at the start.", above=1)
 
 
-def unlearn(work: Work, options: PGAOptions) -> Result:
-    uploads = _uploads(work)
-    idle = [target for target in work.targets if target not in uploads]
+def unlearn(ctx: Context, options: PGAOptions) -> Result:
+    uploads = _uploads(ctx)
+    idle = [target for target in ctx.targets if target not in uploads]
     notes = [f"PGA: {', '.join(idle)} {_NO_UPLOAD}"] if idle else []
     if not uploads:
-        return Result(work.shared, notes=tuple(notes))
-    reference, why_not = reference_model(work, uploads)
-    shared, reports = ascended(work, reference, uploads, options)
+        return Result(ctx.shared, notes=tuple(notes))
+    reference, why_not = reference_model(ctx, uploads)
+    shared, reports = ascended(ctx, reference, uploads, options)
     notes += [*why_not, *reports]
-    return Result(fine_tuned(work, shared, options.rounds, epochs=1), notes=tuple(notes))
+    return Result(fine_tuned(ctx, shared, options.rounds, epochs=1), notes=tuple(notes))
 
 
 _NO_UPLOAD = "took part in no round, so that there is nothing to take back"
 
 
-def _uploads(work: Work) -> dict[str, tuple[int, Tensors]]:
-    found = {target: work.last_upload(target) for target in work.targets}
+def _uploads(ctx: Context) -> dict[str, tuple[int, Tensors]]:
+    found = {target: ctx.last_upload(target) for target in ctx.targets}
     return {target: upload for target, upload in found.items() if upload is not None}
 
 
-def reference_model(work: Work, uploads: Uploads) -> tuple[Tensors, list[str]]:
+def reference_model(ctx: Context, uploads: Uploads) -> tuple[Tensors, list[str]]:
     """The last round without the targets, else the tensors as they are and the reason."""
-    samples, of_all = last_round(work, uploads)
+    samples, of_all = last_round(ctx, uploads)
     if not samples:
-        return work.shared, [
+        return ctx.shared, [
             "PGA starts from the tensors as they are: they are not the mean of a round that "
             "the target took part in"
         ]
     if sum(samples.values()) == of_all:
-        return work.shared, [
+        return ctx.shared, [
             "PGA starts from the tensors as they are: nobody else took part in the last round"
         ]
     parts = [(count, uploads[target][1]) for target, count in samples.items()]
-    return without_parts(work.shared, parts, of_all), []
+    return without_parts(ctx.shared, parts, of_all), []
 
 
-def last_round(work: Work, uploads: Uploads) -> tuple[dict[str, int], int]:
+def last_round(ctx: Context, uploads: Uploads) -> tuple[dict[str, int], int]:
     """The targets' samples in the mean that the shared tensors are, and those of everybody in it.
 
-    No targets, if the tensors are no such mean: another request has changed them since.
+    No targets, if the tensors are not such a mean: another request has changed them since.
     """
-    ledger, number = work.federation.store.ledger, work.federation.rounds
-    now = ledger.value("SELECT sha256 FROM files WHERE path = ?", SHARED_FILE)
-    (last,) = ledger.rows("SELECT samples, shared_sha256 FROM rounds WHERE round = ?", number)
-    if now != last["shared_sha256"]:
+    if not ctx.is_last_mean:
         return {}, 0
-    rows = ledger.rows("SELECT client, samples FROM replies WHERE round = ?", number)
-    there = {row["client"]: row["samples"] for row in rows}
-    took_part = [target for target, (at, _) in uploads.items() if at == number]
-    return {target: there[target] for target in took_part}, last["samples"]
+    there = ctx.participants(ctx.rounds)
+    took_part = [target for target, (at, _) in uploads.items() if at == ctx.rounds]
+    return {target: there[target] for target in took_part}, sum(there.values())
 
 
 def without_parts(shared: Tensors, parts: list[tuple[int, Tensors]], of_all: int) -> Tensors:
@@ -132,41 +130,43 @@ def without_parts(shared: Tensors, parts: list[tuple[int, Tensors]], of_all: int
     return {**shared, **{n: (t - residual[n]).to(t.dtype) for n, t in floating.items()}}
 
 
-def square_radius(work: Work, reference: Tensors) -> float:
+def square_radius(ctx: Context, reference: Tensors) -> float:
     """A third of the mean squared distance to random models."""
-    bench, names = work.federation.bench, work.trained
+    names = ctx.trained
     distances = []
     for number in range(RANDOM_MODELS):
-        seed = derive_seed(work.seed, "unlearn", work.request, "random model", number)
-        model = reseeded(bench, seed, ()).build_model()
-        distances.append(square_distance(reference, read_tensors(model, names), names))
+        seed = derive_seed(ctx.seed, "unlearn", ctx.request, "random model", number)
+        random = read_tensors(ctx.random_model(seed), names)
+        distances.append(square_distance(reference, random, names))
     return SHARE_OF_DISTANCE * sum(distances) / RANDOM_MODELS
 
 
 def ascended(
-    work: Work, reference: Tensors, uploads: Uploads, options: PGAOptions
+    ctx: Context, reference: Tensors, uploads: Uploads, options: PGAOptions
 ) -> tuple[Tensors, list[str]]:
     """The mean of what the targets end with, and a line on how each of them got there."""
-    names, square = work.trained, square_radius(work, reference)
+    names, square = ctx.trained, square_radius(ctx, reference)
 
     def step(_number: int, _state: Tensors) -> Tensors:
         report, total = [], StreamingMean(reference)
         for position, (target, (_, own)) in enumerate(uploads.items()):
             how = ProjectedAscent(
                 options.ascent,
-                lr=options.lr * work.federation.settings.lr,
+                lr=options.lr * ctx.settings.lr,
                 clip=options.clip,
                 square_radius=square,
                 limit=options.stop * square_distance(reference, own, names),
             )
             extra = {name: own[name] for name in names}
-            asked = work.ask("projected-ascent", [target], reference, how, extra, position > 0)
+            asked = ctx.ask(
+                "projected-ascent", [target], reference, how, extra, same_round=position > 0
+            )
             for reply in asked:
                 total.add(reply.shared, reply.samples)
                 report.append([reply.metrics[name] for name in _REPORTED])
         return {**total.result(), REPORT: torch.tensor(report, dtype=torch.float64)}
 
-    state = work.steps("ascent", 1, dict(reference), step)
+    state = ctx.steps("ascent", 1, dict(reference), step)
     rows = zip(uploads, state.pop(REPORT).tolist(), strict=True)
     return state, [_line(target, *row) for target, row in rows]
 
@@ -180,30 +180,90 @@ def _line(target: str, steps: float, bound: float, stopped: float) -> str:
     return f"PGA: {target} ascended {steps:.0f} steps and stopped {why}; the ball {ball}"
 
 
-def check(work: Work, _options: PGAOptions) -> None:
+def check(ctx: Context, _options: PGAOptions) -> None:
     """Refuse where the target took part, and yet its last upload is gone."""
-    took_part = "SELECT COUNT(*) FROM replies WHERE client = ?"
-    for target in work.targets:
-        if work.last_upload(target) is None and work.federation.store.ledger.value(
-            took_part, target
-        ):
+    for target in ctx.targets:
+        if ctx.last_upload(target) is None and ctx.first_round(target) is not None:
             raise PfedulError(
                 f"The last upload of {target} is not kept any more: an earlier request deleted "
                 "it; train another round first, or choose another method ('pfedul methods')."
             )
 
 
+# At a target
+
+
+@dataclass(frozen=True)
+class ProjectedAscent(SharedTraining):
+    """`square_radius` of the ball; `limit` of the squared distance to the last upload."""
+
+    objective: str = "ascend"
+    statistics: bool = False
+    square_radius: float | None = None
+    limit: float | None = None
+
+
+def ascend_in_ball(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientResult:
+    """Ascent with a projection after each step; sends back shared tensors and how it went."""
+    options: ProjectedAscent = options_from(ProjectedAscent, how)
+    with shared_model(job, options.statistics) as parameters:
+        centre = {name: p.detach().clone() for name, p in parameters.items()}
+        walk = _Walk(parameters, centre, extra, options)
+        loss = run(job, options, list(parameters.values()), walk.after_step)
+    return ClientResult(read_tensors(job.model, job.split.shared), {"loss": loss, **walk.metrics()})
+
+
+@dataclass
+class _Walk:
+    """What is looked at after each step."""
+
+    parameters: Mapping[str, nn.Parameter]
+    centre: Tensors
+    last_upload: Tensors
+    options: ProjectedAscent
+    steps: int = 0
+    steps_bound: int = 0
+    stopped: bool = False
+
+    @torch.no_grad()
+    def after_step(self) -> bool:
+        """Back onto the ball if need be; True once it is far enough from the last upload."""
+        self.steps += 1
+        radius, limit = self.options.square_radius, self.options.limit
+        square = square_distance(self.parameters, self.centre, self.parameters)
+        if radius is not None and square > radius:
+            self.steps_bound += 1
+            self._shrink((radius / square) ** 0.5)
+        away = square_distance(self.parameters, self.last_upload, self.parameters)
+        self.stopped = limit is not None and away > limit
+        return self.stopped
+
+    def _shrink(self, factor: float) -> None:
+        for name, parameter in self.parameters.items():
+            middle = self.centre[name]
+            parameter.copy_(middle + (parameter - middle) * factor)
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "steps": float(self.steps),
+            "steps_bound": float(self.steps_bound),
+            "stopped": float(self.stopped),
+        }
+
+
 PGA = Method(
     name="pga",
     summary="gradient ascent at the target in a ball round the last round without it, then rounds",
-    paper="Halimi et al., 2022",
     unlearn=unlearn,
+    about=About(
+        paper="Halimi et al., 2022",
+        who="the targets, then all remaining clients",
+        rounds="1 + 10 of one epoch (rounds)",
+        memory="the shared tensors once for each client",
+        avoids="the notebook stops at a distance that suits one model only; ours is relative",
+    ),
     options=PGAOptions,
-    needs=("uploads",),
-    memory="the shared tensors once for each client",
-    target_works=True,
-    who="the targets, then all remaining clients",
-    rounds="1 + 10 of one epoch (rounds)",
-    avoids="the notebook stops at a distance that suits one model only; ours is relative",
+    needs=Needs(records=("uploads",), target=True),
+    client={**TRAIN_SHARED, "projected-ascent": ascend_in_ball},
     check=check,
 )

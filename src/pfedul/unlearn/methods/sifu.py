@@ -25,48 +25,47 @@ from dataclasses import dataclass
 
 import torch
 
+from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.records.psi import begun_after, model_after, read_psi
 from pfedul.split import is_normalisation
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.limits import require_not_negative
-from pfedul.unlearn.methods.fine_tune import fine_tuned
-from pfedul.unlearn.noise import with_noise
-from pfedul.unlearn.recorded import never_took_part, require_record
+from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.context import Context, never_took_part
+from pfedul.unlearn.training import TRAIN_SHARED, fine_tuned, with_noise
 
 
 @dataclass(frozen=True)
 class SifuOptions:
     """`rounds` over the remaining clients: as many as were gone back, at least 1, if not said."""
 
-    rounds: int | None = None
+    rounds: int | None = option(
+        None,
+        "Rounds over the remaining clients; as many as were gone back, at least 1.",
+        at_least=0,
+    )
 
-    def __post_init__(self) -> None:
-        require_not_negative(rounds=self.rounds)
 
-
-def unlearn(work: Work, options: SifuOptions) -> Result:
-    back_to, now = _round_to_go_back_to(work), work.federation.rounds
-    start = with_noise(work, _model_of(work, back_to), work.federation.settings.psi_sigma)
+def unlearn(ctx: Context, options: SifuOptions) -> Result:
+    back_to, now = _round_to_go_back_to(ctx), ctx.rounds
+    start = with_noise(ctx, _model_of(ctx, back_to), ctx.settings.psi_sigma)
     # Noise alone would be left as it is where nothing was gone back: one round mends it.
     rounds = max(1, now - back_to) if options.rounds is None else options.rounds
-    covered = _covered(work, start, rounds)
-    shared = fine_tuned(work, start, rounds)
-    return Result(shared, notes=(*_place(back_to, now), covered, *_limits(work)))
+    covered = _covered(ctx, start, rounds)
+    shared = fine_tuned(ctx, start, rounds)
+    return Result(shared, notes=(*_place(back_to, now), covered, *_limits(ctx)))
 
 
-def _round_to_go_back_to(work: Work) -> int:
+def _round_to_go_back_to(ctx: Context) -> int:
     """The earliest of the targets' places: there Psi of none of them is above the bound."""
-    found = [read_psi(work.federation.store, target) for target in work.targets]
+    found = [ctx.record(read_psi, target) for target in ctx.targets]
     places = [psi.back_to for psi in found if psi is not None and psi.back_to is not None]
-    return min([work.federation.rounds, *places])
+    return min([ctx.rounds, *places])
 
 
-def _model_of(work: Work, number: int) -> Tensors:
-    if number == work.federation.rounds:
-        return dict(work.shared)
-    return model_after(work.federation.store, number)
+def _model_of(ctx: Context, number: int) -> Tensors:
+    if number == ctx.rounds:
+        return dict(ctx.shared)
+    return ctx.record(model_after, number)
 
 
 def _place(back_to: int, now: int) -> Sequence[str]:
@@ -77,12 +76,12 @@ def _place(back_to: int, now: int) -> Sequence[str]:
     return [f"back to the model after round {back_to} of {now}"]
 
 
-def _covered(work: Work, start: Tensors, rounds: int) -> str:
+def _covered(ctx: Context, start: Tensors, rounds: int) -> str:
     """What (epsilon, delta) is about here, and what it is not."""
-    split, words = work.federation.bench.split, "(epsilon, delta), where losses are convex, covers"
-    moved = moved_buffers(work, start)
+    split, words = ctx.split, "(epsilon, delta), where losses are convex, covers"
+    moved = moved_buffers(ctx, start)
     parts = [] if set(split.personal) <= set(split.shared) else ["personal parts"]
-    parts += ["buffers"] if _read_in_training(work, moved) else []
+    parts += ["buffers"] if _read_in_training(ctx, moved) else []
     if rounds and parts:
         return (
             f"{words} the parameters of the noised start alone: the {rounds} rounds after it train "
@@ -100,31 +99,30 @@ _STATISTICS = (
 )
 
 
-def moved_buffers(work: Work, start: Tensors) -> list[str]:
+def moved_buffers(ctx: Context, start: Tensors) -> list[str]:
     """Shared tensors without noise that are not as before training: they may know the target.
 
     Whole numbers count batches, which no method changes.
     """
-    parameters, initial = work.federation.bench.split.parameter_names, work.initial
+    parameters, initial = ctx.split.parameter_names, ctx.initial
     floating = [name for name, tensor in start.items() if tensor.is_floating_point()]
     buffers = [name for name in floating if name not in parameters]
     return [name for name in buffers if not torch.equal(start[name], initial[name])]
 
 
-def _read_in_training(work: Work, buffers: Sequence[str]) -> bool:
+def _read_in_training(ctx: Context, buffers: Sequence[str]) -> bool:
     """Whether rounds depend on these buffers: normalisation trains on those of the batch."""
-    model = work.federation.bench.build_model()
+    model = ctx.model()
     owners = [model.get_submodule(name.rpartition(".")[0]) for name in buffers]
     return not all(is_normalisation(owner) for owner in owners)
 
 
-def _limits(work: Work) -> Sequence[str]:
+def _limits(ctx: Context) -> Sequence[str]:
     """What the record does not know of."""
-    store, begun = work.federation.store, begun_after(work.federation.store) or 0
-    idle = [target for target in work.targets if read_psi(store, target) is None]
+    begun = ctx.record(begun_after) or 0
+    idle = [target for target in ctx.targets if ctx.record(read_psi, target) is None]
     notes = list(never_took_part(idle))
-    sql = "SELECT client FROM clients WHERE joined_round < ?"
-    older = {row["client"] for row in store.ledger.rows(sql, begun)} & set(work.targets)
+    older = ctx.joined_before(begun) & set(ctx.targets)
     if older:
         notes.append(
             f"psi began anew after round {begun}, with an earlier request: what "
@@ -133,25 +131,32 @@ def _limits(work: Work) -> Sequence[str]:
     return notes
 
 
-def check(work: Work, _options: SifuOptions) -> None:
-    require_record(work, "psi")
+def check(ctx: Context, _options: SifuOptions) -> None:
+    ctx.require_record("psi")
 
 
 SIFU = Method(
     name="sifu",
     summary="back to the last model that the target hardly touched, noise, and rounds without it",
-    paper="Fraboni et al., AISTATS 2024",
     unlearn=unlearn,
+    about=About(
+        paper="Fraboni et al., AISTATS 2024",
+        who="all remaining clients",
+        rounds="as many as were gone back, and at least 1 (rounds)",
+        memory=(
+            "one number for each client and round, and at most one copy of the shared tensors for "
+            "each of them"
+        ),
+        guarantee=(
+            "(epsilon, delta) under convexity: for the shared parameters of the noised start, "
+            "and after further rounds under FedAvg and Ditto only, as rounds elsewhere train through "
+            "personal parts that have seen the target; personal parts of the others are never covered, "
+            "nor are normalisation statistics, which get no noise"
+        ),
+        avoids="sampled rounds reckoned with the weights of all clients, which understates Psi",
+    ),
     options=SifuOptions,
-    needs=("psi",),
-    memory="one number for each client and round, and at most one copy of the shared tensors for "
-    "each of them",
-    who="all remaining clients",
-    rounds="as many as were gone back, and at least 1 (rounds)",
-    guarantee="(epsilon, delta) under convexity: for the shared parameters of the noised start, "
-    "and after further rounds under FedAvg and Ditto only, as rounds elsewhere train through "
-    "personal parts that have seen the target; personal parts of the others are never covered, "
-    "nor are normalisation statistics, which get no noise",
-    avoids="sampled rounds reckoned with the weights of all clients, which understates Psi",
+    needs=Needs(records=("psi",)),
+    client=TRAIN_SHARED,
     check=check,
 )

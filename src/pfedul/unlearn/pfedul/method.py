@@ -1,53 +1,53 @@
 """pFedUL: correct the shared layers that the targets shaped most (arXiv 2606.16304).
 
 Stages 1 and 2 of the paper, at the server alone, from the Fisher record; stage 3,
-recalibration, follows as for any method that asks for it. See `pfedul.unlearn.plan`.
+recalibration, follows as for any method that includes it. See `pfedul.unlearn.pfedul.plan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
 from pfedul.records.fisher_on_disk import StoredFisher
+from pfedul.run.run import Run
 from pfedul.store.paths import INIT_FILE
-from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.context import Work
-from pfedul.unlearn.pfedul.plan import Plan, plan_removal
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
-    from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.base import About, Does, Method, Needs, Result
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.pfedul.plan import plan_removal
+from pfedul.unlearn.pfedul.result import Plan, PlanOptions
 
 
-def unlearn(work: Work, _options: NoOptions) -> Result:
-    plan = make_plan(work.federation, work.targets, work.options)
-    return Result(plan.apply(work.shared), plan=plan, notes=plan.notes)
+def unlearn(ctx: Context, options: PlanOptions) -> Result:
+    plan = make_plan(ctx, options)
+    return Result(plan.apply(ctx.shared), plan=plan, notes=plan.notes)
 
 
-def make_plan(federation: Federation, targets: Sequence[str], options: ForgetOptions) -> Plan:
+def make_plan(ctx: Context, options: PlanOptions) -> Plan:
+    """The plan for the targets of a request."""
+    return plan_for(ctx.run, ctx.targets, options)
+
+
+def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
     """The plan for these targets: reads the record, changes nothing."""
-    fisher = StoredFisher(federation.store, federation.clients, federation.bench.split.layers)
-    plan_options = options.plan_options(federation.settings.seed)
+    fisher = stored_fisher(run)
     recorded = [target for target in targets if target in fisher.clients]
-    if federation.rounds and not fisher.clients:
-        raise PfedulError(why_no_fisher(federation))
+    if run.rounds and not fisher.clients:
+        raise PfedulError(why_no_fisher(run))
     if not recorded or set(recorded) == set(fisher.clients):
         note = _NEVER_TOOK_PART if not recorded else _NOBODY_TO_COMPARE
-        return Plan(tuple(targets), 0.0, (), {}, plan_options, (note,))
+        return Plan(tuple(targets), 0.0, (), {}, options, (note,))
     idle = [target for target in targets if target not in recorded]
     notes = (f"{', '.join(idle)}: {_NEVER_TOOK_PART}",) if idle else ()
     plan = plan_removal(
         fisher,
-        federation.shared,
-        federation.store.read(INIT_FILE),
+        run.shared,
+        run.store.read(INIT_FILE),
         recorded,
-        federation.bench.split.layers,
-        plan_options,
-        federation.settings.lr,
+        run.bench.split.layers,
+        options,
+        run.settings.lr,
     )
     return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes))
 
@@ -59,13 +59,18 @@ _NOBODY_TO_COMPARE = (
 )
 
 
-def why_no_fisher(federation: Federation) -> str:
+def stored_fisher(run: Run) -> StoredFisher:
+    """The Fisher record of a run, on disk."""
+    return StoredFisher(run.store, run.clients, run.bench.split.layers)
+
+
+def why_no_fisher(run: Run) -> str:
     """Why there is no Fisher record, and what to do about it."""
-    if federation.rounds == 0:
+    if run.rounds == 0:
         return (
             "This run has not been trained, so that there is nothing to attribute; train it first."
         )
-    if "fisher" not in federation.settings.record.split("+"):
+    if "fisher" not in run.settings.records:
         return (
             "This run keeps no Fisher record, which attribution needs; "
             "train a run with --record fisher."
@@ -76,26 +81,33 @@ def why_no_fisher(federation: Federation) -> str:
     )
 
 
-def check(work: Work, _options: NoOptions) -> None:
-    make_plan(work.federation, work.targets, work.options)
+def check_fisher(ctx: Context) -> None:
+    """Refuse where there is no record to attribute by; the plan itself is not made."""
+    if ctx.rounds and not stored_fisher(ctx.run).clients:
+        raise PfedulError(why_no_fisher(ctx.run))
+
+
+def check(ctx: Context, _options: PlanOptions) -> None:
+    check_fisher(ctx)
 
 
 PFEDUL = Method(
     name="pfedul",
     summary="correct the shared layers that the targets shaped most",
-    paper="Liu, Li, Zhang, arXiv 2606.16304",
     unlearn=unlearn,
-    needs=("fisher",),
-    memory="one number for each shared parameter and client",
-    who="the server; then every remaining client recalibrates on its own",
-    avoids="the printed correction hardly moves the weights: 'trust-region' and 'reset' beside it",
-    recalibrates=True,
-    plans=True,
-    untrained=True,
-    variants=(
-        "pfedul:correction=trust-region,clip=0.5,toward=init",
-        "pfedul:correction=reset,fraction=0.3,layers=all",
-        "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3",
+    about=About(
+        paper="Liu, Li, Zhang, arXiv 2606.16304",
+        who="the server; then every remaining client recalibrates on its own",
+        memory="one number for each shared parameter and client",
+        avoids="the printed correction hardly moves the weights: 'trust-region' and 'reset' "
+        "beside it",
+        variants=(
+            "pfedul:correction=trust-region,clip=0.5,toward=init",
+            "pfedul:correction=reset,fraction=0.3,layers=all",
+            "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3",
+        ),
     ),
+    needs=Needs(records=("fisher",), trained=False),
+    does=Does(recalibrates=True, plans=True),
     check=check,
 )

@@ -1,4 +1,4 @@
-"""A plan: scores, threshold, chosen layers and corrections, to be read before it is applied."""
+"""A plan and its options: scores, threshold, chosen layers and corrected tensors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,52 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pfedul.base.options import check_options, option
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
-from pfedul.unlearn.plan_options import PlanOptions
 
-_BAR_WIDTH = 20
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What to choose and how to correct it; the defaults are the paper's.
+
+    `scores`, `intensity` and `layers` are the paper's ablations: no attribution, the same
+    intensity for every chosen layer, and another choice of layers.
+    """
+
+    alpha: float = option(0.5, "a layer is chosen above mean + alpha * deviation", at_least=0)
+    correction: str = option(
+        "paper", "how chosen layers are corrected, with its options", registry=CORRECTIONS
+    )
+    scores: str = option(
+        "fisher",
+        "'uniform': every layer is corrected, with the mean score",
+        choices=("fisher", "uniform"),
+    )
+    intensity: str = option(
+        "adaptive",
+        "'uniform': the chosen layers are corrected with their mean score",
+        choices=("adaptive", "uniform"),
+    )
+    layers: str = option(
+        "high",
+        "as many 'low' or 'random' layers as are high, or 'all' with their own scores",
+        choices=("high", "low", "random", "all"),
+    )
+    at_least: int = option(0, "number of layers to choose at least", at_least=0)
+    fisher_noise: float = option(
+        0.0, "noise on every client's Fisher as it is read, relative to its size", at_least=0
+    )
+    seed: int = option(0, "seed of random layers and of the noise", at_least=0)
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.scores == "uniform" and self.layers in {"low", "random"}:
+            raise PfedulError(
+                f"scores='uniform' corrects every layer, so layers='{self.layers}' has "
+                "nothing to choose; leave out one of the two."
+            )
 
 
 @dataclass(frozen=True)
@@ -73,13 +113,12 @@ class Plan:
             "target": list(self.targets),
             "threshold": self.threshold,
             "layers": [_layer_as_json(layer) for layer in self.layers],
-            "correction": CORRECTIONS.canonical(self.options.correction),
+            "correction": self.options.correction,
             "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
-        correction = CORRECTIONS.canonical(self.options.correction)
-        title = f"Plan to forget {', '.join(self.targets)} with {correction}"
+        title = f"Plan to forget {', '.join(self.targets)} with {self.options.correction}"
         rows = [_HEADINGS, *(self._row(layer) for layer in self.layers)]
         notes = [f"Note: {note}." for note in self.notes]
         return "\n".join([title, *_aligned(rows), f"threshold {self.threshold:.4g}", *notes])
@@ -97,6 +136,7 @@ def _layer_as_json(layer: LayerPlan) -> dict[str, Any]:
     return {**asdict(layer), "tensors": list(layer.tensors), "relative_change": change}
 
 
+_BAR_WIDTH = 20
 _HEADINGS = ("layer", "score", "", "chosen", "relative change")
 
 

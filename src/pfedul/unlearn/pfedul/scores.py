@@ -2,18 +2,24 @@
 
 I_l is the target's share of the L1 norm of the Fisher of all clients present,
 over the tensors of a layer together. The threshold is the mean of the scores
-plus alpha population standard deviations; a layer is chosen above it.
+plus alpha population standard deviations; a layer is chosen above it. A layer's
+weight is the score that its correction is given: I_l, unless an ablation
+(Section 4) replaces it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from pfedul import compiled
-from pfedul.base.tensors import Tensors, pieces, sum_of
+import numpy as np
+
+from pfedul.base.randomness import numpy_generator
+from pfedul.base.tensors import Tensors
 from pfedul.split import Layer
+from pfedul.unlearn.pfedul.result import PlanOptions
 
 ROUNDING = 1e-6
 """Relative difference below which two scores are equal: a Fisher is stored as float32."""
@@ -32,15 +38,9 @@ def layer_scores(target: Tensors, total: Tensors, layers: Sequence[Layer]) -> li
 
 
 def _l1_norm(fisher: Tensors, layer: Layer) -> float:
-    """A plain sum, as no entry of a Fisher is below zero.
-
-    Double precision from piece to piece is enough: within one, single precision
-    is off by far less than what counts as equal.
-    """
-    parts = [fisher[name] for name in layer.tensors]
-    if compiled.fits(*parts):
-        return math.fsum(map(compiled.sum_of, parts))
-    return math.fsum(sum_of(piece) for part in parts for (piece,) in pieces(part))
+    """A plain sum, as no entry of a Fisher is below zero; NumPy needs no copy for doubles."""
+    parts = (fisher[name].numpy() for name in layer.tensors)
+    return math.fsum(float(part.sum(dtype=np.float64)) for part in parts)
 
 
 def threshold(scores: Sequence[float], alpha: float) -> float:
@@ -62,3 +62,50 @@ def select(scores: Sequence[float], tau: float) -> list[bool]:
     [False, False, True]
     """
     return [score - tau > ROUNDING * max(score, tau) for score in scores]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen layers with their weights, by index; largest and mean score of all layers."""
+
+    threshold: float
+    weights: dict[int, float]
+    largest: float
+    mean: float
+    notes: tuple[str, ...] = ()
+
+
+def choose_layers(scores: Sequence[float], options: PlanOptions) -> Choice:
+    """The layers that the options single out among these scores."""
+    tau, mean = threshold(scores, options.alpha), fmean(scores)
+    if options.scores == "uniform":
+        note = f"scores are not used: every layer is corrected with their mean, {mean:.4g}"
+        return Choice(tau, dict.fromkeys(range(len(scores)), mean), mean, mean, (note,))
+    chosen = _chosen(scores, tau, options)
+    weights, notes = _weights(scores, chosen, options)
+    return Choice(tau, weights, max(scores), mean, notes)
+
+
+def _chosen(scores: Sequence[float], tau: float, options: PlanOptions) -> list[int]:
+    everything = range(len(scores))
+    if options.layers == "all":
+        return list(everything)
+    # As many as the layers above the threshold in every case, so that ablations compare.
+    count = min(len(scores), max(options.at_least, sum(select(scores, tau))))
+    if options.layers == "random":
+        draw = numpy_generator(options.seed, "layers").permutation(len(scores))
+        return [int(index) for index in draw[:count]]
+    sign = 1 if options.layers == "low" else -1
+    return sorted(everything, key=lambda index: sign * scores[index])[:count]
+
+
+def _weights(
+    scores: Sequence[float], chosen: list[int], options: PlanOptions
+) -> tuple[dict[int, float], tuple[str, ...]]:
+    if not chosen:
+        return {}, ("no layer stands out: nothing is corrected",)
+    if options.intensity == "adaptive":
+        return {index: scores[index] for index in chosen}, ()
+    mean = fmean(scores[index] for index in chosen)
+    note = f"every chosen layer is corrected with the mean of their scores, {mean:.4g}"
+    return dict.fromkeys(chosen, mean), (note,)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from pfedul.base.tensors import Tensors, norm
+from pfedul.base.tensors import Tensors, norm, square_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,15 @@ class Corrected:
     changes: dict[str, float]
     at_bound: float
     norm: float
+
+    @classmethod
+    def of(cls, view: LayerView, tensors: Tensors, at_bound: int) -> Corrected:
+        """With these tensors, and so many entries at the bound."""
+        changes = {
+            name: math.sqrt(square_sum(tensors[name].double() - theta))
+            for name, theta in view.shared.items()
+        }
+        return cls(tensors, changes, at_bound / max(1, view.entries), view.norm)
 
 
 @dataclass(frozen=True)

@@ -8,43 +8,28 @@ small that nothing moves.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from pfedul.unlearn.pfedul.corrections import one_pass
+from pfedul.base.options import check_options, option
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.bounded import (
-    add_clipped,
-    bound_of,
-    directed,
-    empty_steps,
-    require_clip,
-    scale_and_limit,
-)
+from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of
 
 
 @dataclass(frozen=True)
 class PaperOptions:
-    """`step`: eta_u of Eq. 9; `clip`: gamma of Eq. 11."""
+    """The step size of Eq. 9 and the bound of Eq. 11."""
 
-    step: float = 0.1
-    clip: float = 0.01
+    step: float = option(0.1, "step size, eta_u of Eq. 9", above=0)
+    clip: float = option(0.01, "bound relative to the layer, gamma of Eq. 11", above=0)
 
     def __post_init__(self) -> None:
-        if not 0 < self.step < math.inf:
-            raise ValueError(f"step must be a number above 0, not {self.step}")
-        require_clip(self.clip)
+        check_options(self)
 
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:
     """A step along the direction of Eq. 10, clipped entry by entry."""
-    bound = bound_of(view, options.clip)
-    scale, limit = scale_and_limit(options.step * view.score * view.unit, bound)
-    if one_pass.fits(view):
-        return one_pass.add_clipped(view, scale, limit)
-    steps = empty_steps(view)
-    walks = {name: directed(view, steps, name) for name in steps}
-    return add_clipped(view, steps, walks, scale, limit)
+    scale = options.step * view.score * view.unit
+    return add_clipped(view, scale, bound_of(view, options.clip))
 
 
 PAPER = Correction(

@@ -8,81 +8,57 @@ reset, however large the fraction.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pfedul.base.tensors import empty, pieces, wide_type
-from pfedul.unlearn.pfedul.corrections import one_pass
+from pfedul.base.options import check_options, option
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.scratch import Scratch
-from pfedul.unlearn.pfedul.corrections.shares import Cut, Flags, cut
 
 
 @dataclass(frozen=True)
 class ResetOptions:
-    """`fraction`: of the entries of a layer with a mean score that are reset."""
+    """How much of a layer is reset."""
 
-    fraction: float = 0.2
+    fraction: float = option(
+        0.2, "fraction of the entries of a layer with the mean score", above=0, at_most=1
+    )
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be above 0 and at most 1, not {self.fraction}")
+        check_options(self)
 
 
 def correct(view: LayerView, options: ResetOptions) -> Corrected:
     """Initial values where the share is highest, the layer's own bits everywhere else."""
     fraction = options.fraction * view.score / view.mean if view.mean else 0.0
     count = round(min(1.0, fraction) * view.entries)
-    if count and one_pass.fits(view) and (found := one_pass.reset_highest(view, count)):
-        return found
-    return _piece_by_piece(view, count)
+    if not count:
+        return Corrected.of(view, view.shared, at_bound=0)
+    chosen = highest(_shares(view), count)
+    masks = torch.split(chosen, [theta.numel() for theta in view.shared.values()])
+    tensors = {
+        name: torch.where(mask.view(theta.shape), view.initial[name].to(theta.dtype), theta)
+        for mask, (name, theta) in zip(masks, view.shared.items(), strict=True)
+    }
+    return Corrected.of(view, tensors, int(chosen.sum()))
 
 
-def _piece_by_piece(view: LayerView, count: int) -> Corrected:
-    scratch = Scratch.like(view.shared)
-    shares = {name: empty(t.shape, wide_type(t)) for name, t in view.shared.items()}
-    taken = cut(view.target, view.total, count, shares)
-    found = {name: _reset(view, name, shares[name], taken, scratch) for name in view.shared}
-    return Corrected(
-        tensors={name: after for name, (after, _, _) in found.items()},
-        changes={name: math.sqrt(square) for name, (_, square, _) in found.items()},
-        at_bound=sum(count for _, _, count in found.values()) / max(1, view.entries),
-        norm=view.norm,
-    )
+def _shares(view: LayerView) -> Tensor:
+    """F_t / sum_i F_i of all entries: 0 where both are 0, 1 where only the sum is."""
+    shares = [(view.target[name] / view.total[name]).flatten() for name in view.shared]
+    return torch.cat(shares).nan_to_num_(nan=0.0, posinf=1.0)
 
 
-def _reset(
-    view: LayerView, name: str, shares: Tensor, taken: Cut, scratch: Scratch
-) -> tuple[Tensor, float, int]:
-    """The tensor with what the cut takes reset, the squared change, and how many those are.
-
-    It is made in place of its shares, which are no longer needed, if it has room there.
-    """
-    shared, square, count = view.shared[name], 0.0, 0
-    after = shares if shares.dtype == shared.dtype else empty(shared.shape, shared.dtype)
-    for share, theta, start, into in pieces(shares, shared, view.initial[name], after):
-        flags = scratch.flags[: theta.numel()]
-        count += taken.mark(share, flags)
-        _choose(flags, start.to(theta.dtype), theta, into)
-        square += scratch.squared_distance(into, theta)
-    return after, square, count
-
-
-def _choose(flags: Flags, one: Tensor, other: Tensor, into: Tensor) -> None:
-    """Into each place the bits of `one` where the flag is set, else of `other`.
-
-    Without a branch for every entry, as `torch.where` has one: with flags that
-    follow no pattern it takes several times as long.
-    """
-    bits = _BITS[into.element_size()]
-    changed = torch.bitwise_xor(one.view(bits), other.view(bits), out=into.view(bits))
-    changed.mul_(torch.from_numpy(flags)).bitwise_xor_(other.view(bits))
-
-
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+def highest(shares: Tensor, count: int) -> Tensor:
+    """Flags of the `count` highest shares, the first of equal ones first; never one of 0."""
+    last = float(np.partition(shares.numpy(), -count)[-count])
+    chosen = shares > last
+    if last > 0:
+        ties = (shares == last).nonzero().flatten()
+        chosen[ties[: count - int(chosen.sum())]] = True
+    return chosen
 
 
 RESET = Correction(

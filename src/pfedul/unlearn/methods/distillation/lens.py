@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from pfedul.errors import PfedulError
-from pfedul.unlearn.distillation.losses import attention_map
+from pfedul.unlearn.methods.distillation.losses import attention_map
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

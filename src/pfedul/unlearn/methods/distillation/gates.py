@@ -14,9 +14,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pfedul.base.tensors import Tensors
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
+from pfedul.split import Split
 
 
 def label_distribution(samples: Samples, classes: int) -> Tensor:
@@ -30,7 +31,7 @@ def label_gate(distribution: Tensor, embeddings: Tensor) -> Tensor:
     """1 + p / max|p|, where p is the mean of class embeddings under the distribution.
 
     ZeroFU's p_i and its (W(p_i) + 1), with the rows of the head as embeddings and a
-    plain scaling in the place of the trained W. No factor is negative, so that features
+    plain scaling in the place of the trained W. No factor is negative, so features
     behind a ReLU stay as they are under ZeroFU's own.
 
     >>> label_gate(torch.tensor([1.0, 0.0]), torch.tensor([[2.0, -1.0], [0.0, 5.0]]))
@@ -49,3 +50,26 @@ def class_embeddings(model: nn.Module, head: str, tensors: Tensors) -> Tensor:
             "use condition=none."
         )
     return tensors[f"{head}.weight"]
+
+
+def one_input(samples: Samples) -> Tensor:
+    """A single input, for its shape and type alone."""
+    x, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    if not x.is_floating_point():
+        raise PfedulError(
+            "The inputs of this run are whole numbers, which a generator cannot draw; "
+            "choose another method ('pfedul methods')."
+        )
+    return x[0]
+
+
+def trained_names(model: nn.Module, split: Split) -> list[str]:
+    """Shared parameters that the model's author did not freeze; tied ones by their first name."""
+    named = model.named_parameters()
+    return [name for name, p in named if name in split.shared and p.requires_grad]
+
+
+def completed(model: nn.Module, split: Split, start: Tensors, student: Tensors) -> Tensors:
+    """All shared tensors, tied names included, with the student's in their places."""
+    load_tensors(model, start, student)
+    return read_tensors(model, split.shared)

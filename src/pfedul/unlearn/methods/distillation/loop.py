@@ -17,21 +17,22 @@ from torch.func import functional_call
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, norm
-from pfedul.unlearn.distillation.adam import Moments, adam_step
-from pfedul.unlearn.distillation.generator import noise
-from pfedul.unlearn.distillation.lens import Lens, View
-from pfedul.unlearn.distillation.losses import (
+from pfedul.unlearn.methods.distillation.generator import noise
+from pfedul.unlearn.methods.distillation.lens import Lens, View
+from pfedul.unlearn.methods.distillation.losses import (
+    Moments,
+    adam_step,
     attention_distance,
     feature_distance,
     output_distance,
 )
-from pfedul.unlearn.distillation.options import DistilOptions
+from pfedul.unlearn.methods.distillation.options import DistilOptions
 
 _TINY = 1e-30
 
 
 @dataclass(frozen=True)
-class Side:
+class Branch:
     """A client's part in it: personal tensors, and the gate that makes features its own."""
 
     personal: Tensors
@@ -39,8 +40,8 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Who takes part: `old` with a leaver's part is T_F, with a stayer's part T_R.
+class Parts:
+    """Who takes part: `old` with a target's part is T_F, with a remaining client's part T_R.
 
     `start` has the shared tensors that the student does not train, above all statistics.
     """
@@ -49,8 +50,8 @@ class Cast:
     generator: nn.Module
     old: Tensors
     start: Tensors
-    leavers: Sequence[Side]
-    stayers: Sequence[Side]
+    targets: Sequence[Branch]
+    remaining: Sequence[Branch]
     dtype: torch.dtype
 
 
@@ -64,72 +65,72 @@ class State:
 
 
 @dataclass(frozen=True)
-class Told:
-    """The teachers' answers on one batch: personal features of leavers, views of stayers."""
+class Answers:
+    """The teachers' answers on one batch: personal features of targets, views of remaining."""
 
-    leavers: list[Tensor]
-    stayers: list[View]
+    targets: list[Tensor]
+    remaining: list[View]
 
 
-def iterate(cast: Cast, state: State, options: DistilOptions, seed: int, number: int) -> State:
+def iterate(parts: Parts, state: State, options: DistilOptions, seed: int, number: int) -> State:
     """One batch: `student_steps` of the student, then one of the generator.
 
     `number` is the step of the generator's optimiser and the place of its random draws.
     """
-    chosen = draw_stayers(cast.stayers, options.branches, seed, number)
-    z = noise(options.batch, cast.dtype, seed, number)
+    chosen = draw_remaining(parts.remaining, options.branches, seed, number)
+    z = noise(options.batch, parts.dtype, seed, number)
     with torch.no_grad():
-        x = functional_call(cast.generator, state.generator, (z,))
-        told = Told(ask_leavers(cast, x), ask_stayers(cast, chosen, x))
+        x = functional_call(parts.generator, state.generator, (z,))
+        answers = Answers(target_features(parts, x), remaining_views(parts, chosen, x))
     student = state.student
     for _ in range(options.student_steps):
-        student = student_step(cast, chosen, student, told, x, options)
-    generator, moments = generator_step(cast, chosen, student, told, state, z, options, number)
+        student = student_step(parts, chosen, student, answers, x, options)
+    generator, moments = generator_step(parts, chosen, student, answers, state, z, options, number)
     return State(student, generator, moments)
 
 
-def draw_stayers(sides: Sequence[Side], count: int, seed: int, number: int) -> list[Side]:
+def draw_remaining(branches: Sequence[Branch], count: int, seed: int, number: int) -> list[Branch]:
     """Through whose parts the student is distilled this time."""
     stream = torch.Generator().manual_seed(derive_seed(seed, "branches", number))
-    order = torch.randperm(len(sides), generator=stream)[:count]
-    return [sides[index] for index in order.tolist()]
+    order = torch.randperm(len(branches), generator=stream)[:count]
+    return [branches[index] for index in order.tolist()]
 
 
-def ask_leavers(cast: Cast, x: Tensor) -> list[Tensor]:
+def target_features(parts: Parts, x: Tensor) -> list[Tensor]:
     """T_F: the personal features of every target."""
-    return [side.gate * _teacher(cast, side, x).features for side in cast.leavers]
+    return [branch.gate * _teacher(parts, branch, x).features for branch in parts.targets]
 
 
-def ask_stayers(cast: Cast, stayers: Sequence[Side], x: Tensor) -> list[View]:
+def remaining_views(parts: Parts, remaining: Sequence[Branch], x: Tensor) -> list[View]:
     """T_R: what the models of these remaining clients answered before."""
-    return [_teacher(cast, side, x) for side in stayers]
+    return [_teacher(parts, branch, x) for branch in remaining]
 
 
-def _teacher(cast: Cast, side: Side, x: Tensor) -> View:
-    return cast.lens.look({**cast.old, **side.personal}, x)
+def _teacher(parts: Parts, branch: Branch, x: Tensor) -> View:
+    return parts.lens.look({**parts.old, **branch.personal}, x)
 
 
 def student_step(
-    cast: Cast,
-    stayers: Sequence[Side],
+    parts: Parts,
+    remaining: Sequence[Branch],
     student: Tensors,
-    told: Told,
+    answers: Answers,
     x: Tensor,
     options: DistilOptions,
 ) -> Tensors:
     """One step of SGD on the student's loss."""
     leaves = _leaves(student)
     weights = Weights(options.sign * options.forget, options.beta, options.gamma)
-    slopes = gradients(loss(cast, stayers, leaves, told, x, weights, options.tau), leaves)
+    slopes = gradients(loss(parts, remaining, leaves, answers, x, weights, options.tau), leaves)
     rate = options.lr * min(1.0, options.clip / max(norm(slopes), _TINY))
     return {name: student[name] - rate * slopes[name] for name in student}
 
 
 def generator_step(
-    cast: Cast,
-    stayers: Sequence[Side],
+    parts: Parts,
+    remaining: Sequence[Branch],
     student: Tensors,
-    told: Told,
+    answers: Answers,
     state: State,
     z: Tensor,
     options: DistilOptions,
@@ -140,12 +141,15 @@ def generator_step(
     Of L_F alone (ZeroFU), or of L_F + beta L_K (Mimir, eq. 19).
     """
     leaves = _leaves(state.generator)
-    x = functional_call(cast.generator, leaves, (z,))
+    x = functional_call(parts.generator, leaves, (z,))
     beta = options.beta if options.gen_obj == "lf+kd" else 0.0
     # Views without weight in the loss need not be asked for again with a way back to x.
-    told = Told(ask_leavers(cast, x), ask_stayers(cast, stayers, x) if beta else told.stayers)
+    answers = Answers(
+        target_features(parts, x),
+        remaining_views(parts, remaining, x) if beta else answers.remaining,
+    )
     weights = Weights(options.sign * options.forget, beta, 0.0)
-    slopes = gradients(-loss(cast, stayers, student, told, x, weights, options.tau), leaves)
+    slopes = gradients(-loss(parts, remaining, student, answers, x, weights, options.tau), leaves)
     return adam_step(state.generator, slopes, state.moments, options.generator_lr, number)
 
 
@@ -159,27 +163,27 @@ class Weights:
 
 
 def loss(
-    cast: Cast,
-    stayers: Sequence[Side],
+    parts: Parts,
+    remaining: Sequence[Branch],
     student: Mapping[str, Tensor],
-    told: Told,
+    answers: Answers,
     x: Tensor,
     weights: Weights,
     tau: float,
 ) -> Tensor:
     """The mean over remaining clients, each through its own frozen personal part."""
     total = torch.zeros((), dtype=x.dtype)
-    for side, teacher in zip(stayers, told.stayers, strict=True):
-        view = cast.lens.look({**cast.start, **student, **side.personal}, x)
-        own = side.gate * view.features
+    for branch, teacher in zip(remaining, answers.remaining, strict=True):
+        view = parts.lens.look({**parts.start, **student, **branch.personal}, x)
+        own = branch.gate * view.features
         if weights.features:
-            apart = [feature_distance(own, other) for other in told.leavers]
+            apart = [feature_distance(own, other) for other in answers.targets]
             total = total + weights.features * torch.stack(apart).mean()
         if weights.outputs:
             total = total + weights.outputs * output_distance(view.logits, teacher.logits, tau)
         if weights.attention:
             total = total + weights.attention * attention_distance(view.maps, teacher.maps)
-    return total / len(stayers)
+    return total / len(remaining)
 
 
 def gradients(value: Tensor, leaves: Tensors) -> Tensors:

@@ -1,0 +1,230 @@
+"""An open run: its store, settings, clients and shared tensors, and the one door to its clients.
+
+`Run` is what training, unlearning methods, audits and comparisons work on. Users get a
+`Federation`, which is a run with public verbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pfedul.base.tensors import Tensors
+from pfedul.clusters.engine import ClusteredEngine
+from pfedul.clusters.layout import read_clusters
+from pfedul.data import ClientData
+from pfedul.engine import start_engine
+from pfedul.errors import PfedulError
+from pfedul.evaluation import ClientScore, Evaluation
+from pfedul.protocol import (
+    Check,
+    Engine,
+    OnRefusal,
+    OnReply,
+    Refusal,
+    Reply,
+    Task,
+    Workbench,
+)
+from pfedul.run.personal import InRunFolder, PersonalTensors, WithClients
+from pfedul.server.asking import Ask, ask_clients
+from pfedul.server.checks import Rules, check_figures
+from pfedul.settings import Settings
+from pfedul.store.copies import clear_notes, sweep
+from pfedul.store.paths import SHARED_FILE, personal_file
+from pfedul.store.requests import PENDING, unfinished
+from pfedul.store.store import Store
+from pfedul.store.tables import Member, last_round, read_members, refusal_rows
+
+StartEngine = Callable[[Workbench], Engine]
+
+
+class Run:
+    """A run that is open. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        bench: Workbench,
+        warnings: tuple[str, ...] = (),
+        engine: Engine | None = None,
+        start: StartEngine | None = None,
+    ) -> None:
+        """`engine`: one whose clients are elsewhere, with their data and personal tensors.
+
+        `start` makes the engine, where that is not the one that the settings name.
+        """
+        self.settings = settings
+        self.bench = bench
+        self.known_data: Mapping[str, ClientData] = bench.data
+        self.warnings = warnings
+        self.store = store
+        self._engine = engine
+        self._start = start or partial(start_engine, settings.engine, settings.workers)
+        self.personal_place: PersonalTensors = (
+            InRunFolder(store, bench) if engine is None else WithClients(store)
+        )
+        self.shared: Tensors = store.read(SHARED_FILE)
+        self.members = read_members(store.ledger)
+        self.clusters = read_clusters(store, settings.clusters, self.members)
+        self.rounds = last_round(store.ledger)
+        self._use_data_of(self.clients)
+        self._clear_leftovers()
+
+    def _clear_leftovers(self) -> None:
+        """Remove copies and notes that a killed process left and nothing can use."""
+        sweep(self.store.path, self.clients)
+        request = unfinished(self.store.ledger)
+        if request is None or request.status != PENDING:  # the targets are in them
+            clear_notes(self.store.path)
+
+    @property
+    def clients(self) -> list[str]:
+        """Who takes part, by name."""
+        return sorted(self.members)
+
+    @property
+    def engine(self) -> Engine:
+        """Started when it is first needed."""
+        if self._engine is None:
+            engine = self._start(self.bench)
+            several = self.clusters.several
+            self._engine = ClusteredEngine(engine, lambda: self.clusters) if several else engine
+        return self._engine
+
+    # Asking clients
+
+    def ask(
+        self,
+        task: Task,
+        clients: Sequence[str],
+        shared: Tensors,
+        check: Check,
+        *,
+        on_reply: OnReply | None = None,
+        on_refusal: OnRefusal | None = None,
+    ) -> Generator[Reply, None, None]:
+        """Let clients do a task; yields the sound replies, in the order of `clients`.
+
+        The one door to clients; see `Ask`. `check` gives the reason to refuse a reply. A
+        refusal goes into the ledger, unless `on_refusal` takes it.
+        """
+        return ask_clients(
+            self.engine,
+            self.locate_personal,
+            task,
+            clients,
+            shared,
+            check,
+            on_reply=on_reply,
+            on_refusal=on_refusal or self.note_refusal,
+        )
+
+    def note_refusal(self, refusal: Refusal) -> None:
+        """Write a refusal into the ledger at once."""
+        self.store.ledger.write(refusal_rows(self.rounds, [refusal]))
+
+    def cpu_elsewhere(self, reply: Reply) -> float:
+        """CPU seconds that a reply cost in other processes than this one."""
+        return 0.0 if self.engine.in_process else reply.cpu_seconds
+
+    def measure(self, clients: Sequence[str] | None = None) -> Evaluation:
+        """Evaluate (some of) the clients; only refusals are written down."""
+        group = self.clients if clients is None else clients
+        scores = self.scores_of(group, self.shared)
+        if not scores:
+            raise PfedulError(f"None of {', '.join(group)} answered; see 'pfedul status'.")
+        return Evaluation(self.rounds, scores)
+
+    def scores_of(
+        self, clients: Sequence[str], shared: Tensors, ask: Ask | None = None
+    ) -> dict[str, ClientScore]:
+        """Figures of clients with their newest personal tensors, on their own test samples."""
+
+        def check(reply: Reply, client: str) -> str | None:
+            return check_figures(reply, client, self.members[client].test_samples)
+
+        replies = (ask or self.ask)(Task("evaluate", self.rounds), clients, shared, check)
+        return {reply.client: _score(reply) for reply in replies}
+
+    def rules(self) -> Rules:
+        """What a reply of a round must look like."""
+        place = self.personal_place
+        return Rules(
+            shared=self.clusters.view(self.shared, 1),
+            personal=place.layout(self.clients),
+            parameters=frozenset(self.bench.split.parameter_names),
+            samples={name: member.train_samples for name, member in self.members.items()},
+            held=place.at_clients and bool(self.bench.split.personal),
+            max_update_norm=self.settings.max_update_norm,
+            min_replies=self.settings.min_replies,
+        )
+
+    # Personal tensors
+
+    def personal(self, client: str) -> Tensors:
+        """A client's personal tensors."""
+        if client not in self.clients:
+            raise PfedulError(f"There is no client '{client}' in this federation.")
+        if self.personal_place.at_clients:
+            raise PfedulError(f"The personal tensors of '{client}' are with the client.")
+        path = self.locate_personal(client)
+        return {} if path is None else self.store.read(personal_file(client))
+
+    def locate_personal(self, client: str) -> Path | None:
+        """The file of a client's personal tensors, or of their hash; None where there is none."""
+        return self.personal_place.locate(client)
+
+    # Who takes part
+
+    def leave(self, targets: Sequence[str], shared: Tensors) -> None:
+        """Go on without these clients; their data leave this process and its workers."""
+        self.shared = shared
+        self.members = {n: m for n, m in self.members.items() if n not in targets}
+        self.clusters = read_clusters(self.store, self.settings.clusters, self.members)
+        self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}
+        self._use_data_of(self.clients)
+        sweep(self.store.path, self.clients)
+
+    def join(self, member: Member) -> None:
+        """Go on with one more client."""
+        self.members = {**self.members, member.client: member}
+        self._use_data_of(self.clients)
+
+    def _use_data_of(self, clients: Sequence[str]) -> None:
+        if self.personal_place.at_clients:
+            return
+        data = {name: self.known_data[name] for name in clients}
+        self.bench = replace(self.bench, data=data)
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    # The end
+
+    def close(self) -> None:
+        """End the workers and release the run folder."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _score(reply: Reply) -> ClientScore:
+    return ClientScore(reply.metrics["accuracy"], reply.metrics["loss"], reply.samples)

@@ -1,0 +1,228 @@
+"""Training a run: rounds, their commits, evaluations on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pfedul.clusters.forming import form_clusters
+from pfedul.errors import PfedulError
+from pfedul.protocol import Reply, RoundResult
+from pfedul.records.base import Keeping
+from pfedul.records.recording import RoundRecorder
+from pfedul.run.run import Run
+from pfedul.server.round import TooFewReplies, choose_clients, run_round
+from pfedul.settings import write_toml
+from pfedul.store.folder import uninterrupted
+from pfedul.store.ledger import Statement
+from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
+from pfedul.store.requests import unfinished
+from pfedul.store.tables import (
+    clients_seen,
+    evaluation_rows,
+    refusal_rows,
+    round_rows,
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far training is: `replies` of `clients` have come in for round `round` of `rounds`.
+
+    `loss` is known when the round is whole, `accuracy` if it was then evaluated.
+    """
+
+    round: int
+    rounds: int
+    replies: int
+    clients: int
+    loss: float | None = None
+    accuracy: float | None = None
+
+
+OnProgress = Callable[[Progress], None]
+OnCount = Callable[[int], None]
+
+
+def train(
+    run: Run,
+    rounds: int | None = None,
+    on_progress: OnProgress | None = None,
+    evaluated: bool = True,
+) -> None:
+    """Train until the run has had `rounds` rounds in all; see `Federation.train`.
+
+    Everybody is evaluated after the last one, and as often as the settings say, unless
+    `evaluated` is false.
+    """
+    _refuse_while_pending(run)
+    _remember_rounds(run, rounds)
+    _form_clusters(run)
+    report = on_progress or (lambda _: None)
+    try:
+        while run.rounds < run.settings.rounds:
+            _one_round(run, report, evaluated)
+            if run.rounds % run.settings.checkpoint_every == 0:
+                run.store.commit()
+    finally:
+        run.store.drop()
+        run.store.commit()
+
+
+def _refuse_while_pending(run: Run) -> None:
+    request = unfinished(run.store.ledger)
+    if request is not None:
+        raise PfedulError(
+            f"Request {request.number} to forget {', '.join(request.targets)} is not finished; "
+            "finish it by asking for it again, then train on."
+        )
+
+
+def _remember_rounds(run: Run, rounds: int | None) -> None:
+    if rounds is not None and rounds > run.rounds and rounds != run.settings.rounds:
+        run.settings = replace(run.settings, rounds=rounds)
+        run.store.write_settings(write_toml(run.settings))
+
+
+def _form_clusters(run: Run) -> None:
+    """Once, before the first round."""
+    if not run.clusters.several or run.clusters.assigned or not run.settings.rounds:
+        return
+    initial = run.store.read(INIT_FILE)
+
+    def play(number: int, keep: Callable[[Reply], None]) -> RoundResult:
+        return run_round(run.ask, number, run.clients, initial, run.rules(), keep)
+
+    run.clusters = form_clusters(
+        play,
+        initial=initial,
+        parameters=run.bench.split.parameters,
+        samples={client: member.train_samples for client, member in run.members.items()},
+        epochs=run.settings.local_epochs,
+        count=run.settings.clusters,
+    )
+    for name, tensors in run.clusters.files(run.clients).items():
+        run.store.stage(name, tensors)
+    run.store.keep([])
+    run.store.commit()
+
+
+def _one_round(run: Run, report: OnProgress, evaluated: bool) -> None:
+    number, total = run.rounds + 1, run.settings.rounds
+    clients = participants(run, number)
+    result = play_round(
+        run, clients, lambda done: report(Progress(number, total, done, len(clients)))
+    )
+    accuracy = _evaluate_if_due(run, number) if evaluated else None
+    replies = len(result.accepted)
+    report(Progress(number, total, replies, len(clients), result.loss, accuracy))
+
+
+def participants(run: Run, number: int) -> list[str]:
+    """Who takes part in a round: of each cluster its share."""
+    share, seed = run.settings.participation, run.settings.seed
+    groups = run.clusters.groups(run.clients).values()
+    return sorted(c for group in groups for c in choose_clients(group, share, seed, number))
+
+
+def play_round(
+    run: Run,
+    clients: Sequence[str],
+    on_count: OnCount | None = None,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    request: int | None = None,
+    also: Sequence[Statement] = (),
+) -> RoundResult:
+    """The next round with these clients, whole but not yet committed.
+
+    `epochs` and `steps` shorten the local training (see `Task`). `request` names the removal
+    that the round repairs, if it is not an ordinary one; `also` are further rows of its commit.
+    """
+    started, number = time.perf_counter(), run.rounds + 1
+    recorder = _recorder(run, number)
+    replies = 0
+
+    def keep(reply: Reply) -> None:
+        nonlocal replies
+        replies += 1
+        run.personal_place.stage(reply)
+        recorder.add(reply)
+        if on_count is not None:
+            on_count(replies)
+
+    result = compute_round(run, number, clients, keep, epochs=epochs, steps=steps)
+    recorder.finish(result.shared)
+    _stage_checkpoints(run, result)
+    sha256 = run.store.stage(SHARED_FILE, result.shared)
+    cost = {"seconds": time.perf_counter() - started, "record_seconds": recorder.seconds}
+    with uninterrupted():
+        run.store.keep([*round_rows(result, sha256, request, cost), *also])
+        run.shared, run.rounds = result.shared, number
+    return result
+
+
+def _recorder(run: Run, number: int) -> RoundRecorder:
+    keeping = Keeping(run.store, run.settings.recording, run.bench.split)
+    return RoundRecorder(keeping, run.settings.records, number, run.shared)
+
+
+def compute_round(
+    run: Run,
+    number: int,
+    clients: Sequence[str],
+    keep: Callable[[Reply], None],
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+) -> RoundResult:
+    """What a round with these clients makes, one cluster after the other; nothing is staged."""
+    rules, whole = run.rules(), RoundResult(number, run.shared)
+    needed = rules.min_replies
+    if run.clusters.several:
+        rules = replace(rules, min_replies=1)
+    try:
+        for cluster, group in run.clusters.groups(clients).items():
+            view = run.clusters.view(run.shared, cluster)
+            part = run_round(run.ask, number, group, view, rules, keep, epochs, steps)
+            whole = _with_part(run, whole, cluster, part)
+        if len(whole.accepted) < needed:
+            raise TooFewReplies(number, len(clients), whole.refused, needed)
+        return whole
+    except TooFewReplies as error:
+        run.store.ledger.write(refusal_rows(number, error.refused))
+        raise
+
+
+def _with_part(run: Run, whole: RoundResult, cluster: int, part: RoundResult) -> RoundResult:
+    return RoundResult(
+        whole.number,
+        run.clusters.put(whole.shared, cluster, part.shared),
+        whole.accepted + part.accepted,
+        whole.refused + part.refused,
+    )
+
+
+def _stage_checkpoints(run: Run, result: RoundResult) -> None:
+    """Shared tensors of clusters as they are before a member takes part for the first time.
+
+    Where everybody takes part in every round these are the initial tensors.
+    """
+    if not run.clusters.several or run.settings.participation == 1 or result.number == 1:
+        return
+    known = clients_seen(run.store.ledger)
+    new = [reply.client for reply in result.accepted if reply.client not in known]
+    for cluster in run.clusters.groups(new):
+        own = run.clusters.view(run.shared, cluster)
+        run.store.stage(checkpoint_file(cluster, result.number), own)
+
+
+def _evaluate_if_due(run: Run, number: int) -> float | None:
+    every = run.settings.evaluate_every
+    if number != run.settings.rounds and (every == 0 or number % every):
+        return None
+    evaluation = run.measure()
+    run.store.keep(evaluation_rows(evaluation, run.store.commits + 1))
+    return evaluation.mean

@@ -1,0 +1,72 @@
+"""Erasure: every file and row that belongs to the targets goes with the commit of a removal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pfedul.clusters.layout import doomed_cluster_files
+from pfedul.records import RECORDS
+from pfedul.records.base import Erasure
+from pfedul.run.run import Run
+from pfedul.store.copies import doomed_folders
+from pfedul.store.paths import REPORTS, held_file, personal_file
+from pfedul.store.requests import count_rows, erase_rows
+from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.options import ForgetOptions
+
+
+def erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> dict[str, int]:
+    """Put the removal of all that belonged to the targets into the commit; returns how much."""
+    store = run.store
+    rows = count_rows(store.ledger, targets)
+    if not _starts_over(options):
+        erasure = _erasure(run, targets, options)
+        for record in RECORDS:
+            record.renew(erasure)
+    files = files_to_erase(run, targets, options)
+    remaining = [client for client in run.clients if client not in targets]
+    sizes = [store.locate(name).stat().st_size for name in files]
+    sizes += _sizes(doomed_folders(store.path, remaining))
+    store.keep(erase_rows(targets), files)
+    return {"files": len(sizes), "bytes": sum(sizes), "rows": rows}
+
+
+def files_to_erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> list[str]:
+    """The files of the run that must go with these targets.
+
+    Reports are about the run as it was, and name the targets among those who remain. Records
+    of a training that is replaced by another say nothing about the new tensors.
+    """
+    store, erasure = run.store, _erasure(run, targets, options)
+    names = [file(target) for file in (personal_file, held_file) for target in targets]
+    for record in RECORDS:
+        names += [*record.own_files(erasure.leaving), *record.doomed(erasure)]
+    if _starts_over(options):
+        names += store.names("records/")
+    names += doomed_cluster_files(store, run.clusters, targets)
+    return [name for name in dict.fromkeys([*names, *_reports(store.path)]) if store.has(name)]
+
+
+def _starts_over(options: ForgetOptions) -> bool:
+    return METHODS.parse(options.method)[0].does.starts_over
+
+
+def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasure:
+    return Erasure(
+        store=run.store,
+        split=run.bench.split,
+        clients=tuple(run.clients),
+        targets=tuple(targets),
+        everything=options.forget_records == "all",
+    )
+
+
+def _sizes(folders: Sequence[Path]) -> list[int]:
+    """Bytes of each file in oracles and comparisons that go when the commit is done."""
+    files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
+    return [file.stat().st_size for file in files]
+
+
+def _reports(run: Path) -> list[str]:
+    return sorted(file.relative_to(run).as_posix() for file in (run / REPORTS).rglob("*"))
