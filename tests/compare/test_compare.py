@@ -25,6 +25,7 @@ from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
 from pfedul.compare.process import CellTask, Children, child_of, listen, send, threads_for
 from pfedul.errors import PfedulError
+from pfedul.unlearn.base import Needs
 from pfedul.unlearn.methods import METHODS
 
 FEW = "none,one-more-round,pfedul,ga-naive:rounds=2"
@@ -60,7 +61,7 @@ def test_a_list_of_methods_is_read_with_its_options():
 def test_all_is_every_method_and_its_variants():
     labels = {cell.label for cell in cells_of(["all"], [None])}
     assert labels >= {method.name for method in METHODS}
-    assert labels >= {label for method in METHODS for label in method.variants}
+    assert labels >= {label for method in METHODS for label in method.about.variants}
 
 
 def test_each_cell_is_there_once_for_each_seed():
@@ -303,7 +304,7 @@ def test_what_training_keeps_is_counted_by_record(tmp_path):
         file.write_bytes(b"x" * size)
     pfedul = METHODS["pfedul"]
     assert stored_bytes(tmp_path, pfedul) == 7
-    assert stored_bytes(tmp_path, replace(pfedul, needs=("fisher", "norms"))) == 57
+    assert stored_bytes(tmp_path, replace(pfedul, needs=Needs(records=("fisher", "norms")))) == 57
     assert stored_bytes(tmp_path, METHODS["none"]) == 0
 
 

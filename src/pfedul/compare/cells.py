@@ -11,21 +11,19 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.audit.models import check_ready
 from pfedul.base.randomness import derive_seed
 from pfedul.base.registry import FreeName, write
 from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
+from pfedul.run.run import Run
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.checks import check_method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, spent_by_method
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation as Run
 
 Result = dict[str, Any]
 """The result of a cell as plain data; `failure` has the sentence if the method failed."""
@@ -84,7 +82,7 @@ def _labels(text: str) -> list[str]:
     parts = [part.strip() for part in re.split(r",(?!\s*[\w-]+=)", text)]
     if text.strip() and any(not part or part.startswith(",") for part in parts):
         raise PfedulError(f"A name is missing in '{text}'; put one comma between two methods.")
-    every = [label for method in METHODS for label in (method.name, *method.variants)]
+    every = [label for method in METHODS for label in (method.name, *method.about.variants)]
     return [label for part in parts if part for label in (every if part == ALL else [part])]
 
 
@@ -96,7 +94,7 @@ def options_of(label: str, seed: int | None = None) -> ForgetOptions:
         raise PfedulError(
             f"No options stand behind the colon of '{label}'; write '{name}' or '{name}:KEY=VALUE'."
         )
-    if METHODS[name.strip()].plans:
+    if METHODS[name.strip()].does.plans:
         options = _options_of_forget(name.strip(), text)
     else:
         options = ForgetOptions(method=text)
@@ -115,7 +113,7 @@ def _options_of_forget(name: str, text: str) -> ForgetOptions:
 
 def needs_own_base(run: Run, method: Method) -> bool:
     """Whether the run was trained in another layout than the method needs."""
-    return bool(method.layout) and not run.clusters.several
+    return bool(method.needs.layout) and not run.clusters.several
 
 
 @dataclass(frozen=True)
@@ -163,8 +161,8 @@ def _nothing_to_try(reasons: Sequence[str]) -> str:
 
 def budgeted_last(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     """Cells without and with a budget, which is known when the others are done."""
-    first = [cell for cell in cells if not cell.method.budgeted]
-    return first, [cell for cell in cells if cell.method.budgeted]
+    first = [cell for cell in cells if not cell.method.does.budgeted]
+    return first, [cell for cell in cells if cell.method.does.budgeted]
 
 
 def with_budget(cell: Cell, cells: Sequence[Cell], results: Mapping[str, Result]) -> ForgetOptions:
@@ -173,7 +171,7 @@ def with_budget(cell: Cell, cells: Sequence[Cell], results: Mapping[str, Result]
     Without a result of pFedUL with the same seed the method measures the time itself.
     """
     own = METHODS.parse(cell.options.method)[1]
-    if not cell.method.budgeted or own.cpu_seconds is not None:
+    if not cell.method.does.budgeted or own.cpu_seconds is not None:
         return cell.options
     units = [results.get(c.key) for c in cells if c.label == UNIT and c.seed == cell.seed]
     sound = [unit for unit in units if unit is not None and unit["failure"] is None]

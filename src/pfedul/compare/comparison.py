@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.audit.ask.answers import ask_all, surfaces_of
 from pfedul.audit.judge.case import Case, Examiner
@@ -41,10 +41,8 @@ from pfedul.compare.shared_model import shared_accuracy
 from pfedul.engine.processes import pickle_bench
 from pfedul.protocol import OnStage
 from pfedul.run.retrained import Recipe, open_recipe, oracle_recipes
+from pfedul.run.run import Run
 from pfedul.unlearn.base import Method
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation as Run
 
 OnCell = Callable[[int, int, str], None]
 """Called with the cells that are done, the cells in all, and what is being worked on."""
@@ -106,7 +104,7 @@ def _trained_checkpoint(
     comparison: Comparison, method: Method, base: Path, on_stage: OnStage
 ) -> Checkpoint:
     """The run's configuration in the layout of a method; training resumes where it stopped."""
-    run, layout = comparison.run, dict(method.layout)
+    run, layout = comparison.run, dict(method.needs.layout)
     clients, record = tuple(run.clients), str(layout.get("record", "none"))
     recipe = Recipe("base", base, run.settings.seed, clients, record, layout)
     total = run.rounds * len(clients)

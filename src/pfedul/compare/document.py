@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.evidence.document import circumstances, test_row
@@ -26,11 +26,9 @@ from pfedul.errors import PfedulError
 from pfedul.evaluation import preservation
 from pfedul.settings import read_settings
 from pfedul.store.paths import CHECKPOINTS, INIT_FILE
+from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.outcome import spent
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation as Run
 
 Json = Mapping[str, Any]
 Row = dict[str, Any]
@@ -71,15 +69,11 @@ def document(
         "remaining": len(comparison.remaining),
         "personalization": run.settings.personalization,
         "data": run.settings.data,
-        "training_cpu_seconds": _training_seconds(run),
+        "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
         "references": reference_rows(comparison, examiner, oracles),
         "methods": method_rows(rows),
         "cells": rows,
     }
-
-
-def _training_seconds(run: Run) -> float:
-    return float(run.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0)
 
 
 def _command(comparison: Comparison, cells: Sequence[Cell]) -> str:
@@ -102,7 +96,7 @@ def cell_row(cell: Cell, result: Json, base: Path) -> Row:
     row: Row = {
         "label": cell.label,
         "method": cell.method.name,
-        "control": cell.method.control,
+        "control": cell.method.about.control,
         "seed": cell.seed,
         "failure": result["failure"],
     }
@@ -159,8 +153,8 @@ def stored_bytes(run: Path, method: Method) -> int:
     """What training keeps on disk for a method: the files of the records it needs, or where
     it needs clusters the models of all of them but one, and their checkpoints.
     """
-    if "clusters" not in method.layout:
-        return _record_bytes(run, *method.needs)
+    if "clusters" not in method.needs.layout:
+        return _record_bytes(run, *method.needs.records)
     # The initial tensors are as large as the shared tensors of one cluster.
     models = (read_settings(run).clusters - 1) * (run / INIT_FILE).stat().st_size
     return models + _record_bytes(run, Path(CHECKPOINTS).name)

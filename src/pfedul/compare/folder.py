@@ -12,18 +12,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.base.tensorfile import digest
 from pfedul.compare.cells import ALL, Cell, Result, cells_of, needs_own_base, options_of
+from pfedul.run.run import Run
 from pfedul.store.copies import CLIENTS_FILE
 from pfedul.store.folder import own_errors
 from pfedul.store.paths import COMPARISONS
 from pfedul.unlearn.base import Method
 from pfedul.version import __version__
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation as Run
 
 FORMAT = 3
 """The format of results; those in another format are worked out again, from the same branch."""
@@ -48,7 +46,7 @@ def base_of(run: Run, method: Method, folder: Path) -> Path:
     """The run that cells of a method branch from."""
     if not needs_own_base(run, method):
         return run.store.path
-    words = json.dumps(dict(method.layout), sort_keys=True)
+    words = json.dumps(dict(method.needs.layout), sort_keys=True)
     return folder / f"base-{digest(words.encode())[:10]}"
 
 

@@ -7,17 +7,14 @@ and CFI are 1 whatever it did. The accuracy of the shared model shows what it di
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from pfedul.base.tensors import Tensors
-from pfedul.protocol import Task
+from pfedul.protocol import Reply, Task
+from pfedul.run.run import Run
+from pfedul.server.asking import ask_clients
 from pfedul.server.checks import check_figures
 from pfedul.split import Split
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation as Run
 
 
 def stands_alone(split: Split) -> bool:
@@ -35,11 +32,11 @@ def shared_accuracy(
     """
     if not stands_alone(run.bench.split) or run.personal_place.at_clients:
         return None
+
+    def check(reply: Reply, client: str) -> str | None:
+        return check_figures(reply, client, run.members[client].test_samples)
+
     task, tensors = Task("evaluate", run.rounds), run.shared if shared is None else shared
-    with closing(run.engine.run(task, clients, tensors, lambda _client: None)) as replies:
-        sound = [
-            reply.metrics["accuracy"]
-            for client, reply in zip(clients, replies, strict=True)
-            if check_figures(reply, client, run.members[client].test_samples) is None
-        ]
-    return fmean(sound) if sound else None
+    replies = ask_clients(run.engine, lambda _client: None, task, clients, tensors, check)
+    accuracies = [reply.metrics["accuracy"] for reply in replies]
+    return fmean(accuracies) if accuracies else None

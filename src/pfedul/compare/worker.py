@@ -30,14 +30,14 @@ from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.process import CellTask, Common
 from pfedul.compare.shared_model import shared_accuracy
 from pfedul.errors import MethodFailed, PfedulError
-from pfedul.federation import Federation as Run
 from pfedul.protocol import OnStage, Workbench
+from pfedul.run.run import Run
 from pfedul.store import requests
 from pfedul.store.copies import copy_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.store import Store
-from pfedul.unlearn.outcome import Outcome
+from pfedul.unlearn.outcome import Outcome, read_outcome
 from pfedul.unlearn.removal import forget
 
 
@@ -125,7 +125,7 @@ def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
     if all(target in done for target in targets):
         last = done[targets[0]]
         if last.status == requests.DONE:
-            return requests.read_outcome(branch.store.ledger, last)
+            return read_outcome(branch.store.ledger, last)
     return forget(branch, targets, task.options, on_stage=on_stage)
 
 
