@@ -6,10 +6,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
 from pfedul.at_client.distil import distil
 from pfedul.at_client.prompt import fit_prompt
+from pfedul.unlearn.methods.distillation.adam import adam_step, no_moments
+from pfedul.unlearn.methods.distillation.conditions import class_embeddings, label_distribution
+from torch import nn
+
 from pfedul.base.randomness import derive_seed
 from pfedul.base.registry import NoOptions
 from pfedul.data.samples import TensorSamples
@@ -17,8 +19,6 @@ from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import Job, LocalTraining
 from pfedul.personalization.fedper import FEDPER
-from pfedul.unlearn.methods.distillation.adam import adam_step, no_moments
-from pfedul.unlearn.methods.distillation.conditions import class_embeddings, label_distribution
 from pfedul.unlearn.methods.distillation.generator import NOISE, generator_for, noise, parameters_of
 from pfedul.unlearn.methods.distillation.lens import lens_on
 from pfedul.unlearn.methods.distillation.loop import (

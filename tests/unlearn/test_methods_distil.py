@@ -10,9 +10,9 @@ from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trai
 from helpers.toys import client_data, tensor_digests, uneven_data
 from pfedul import Federation
 from pfedul.base.tensorfile import read_file
-from pfedul.unlearn.methods.distillation.run import label_gates
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.distillation.mimir import MimirOptions, fitted_prompts
+from pfedul.unlearn.methods.distillation.run import label_gates
 
 QUICK = "iterations=6,batch=16"
 TRAINING = {"rounds": 8, "local_epochs": 4, "lr": 0.02}

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 import click
 
-from pfedul.audit.applies import best_audit, differences
 from pfedul.cli.compare import compare
 from pfedul.cli.deploy import down, up
 from pfedul.cli.evidence import audit, rehearse, report
@@ -35,7 +34,7 @@ from pfedul.records.exact import rank_agreement
 from pfedul.report import save_plan, save_score_map
 from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
 from pfedul.status import read_status
-from pfedul.store.audits import read_audits
+from pfedul.store.audits import best_audit, differences, read_audits
 from pfedul.store.copies import doomed_folders
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal import audit as show_audit

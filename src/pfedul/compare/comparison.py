@@ -19,8 +19,8 @@ from pfedul.audit.ask.answers import ask_all, surfaces_of
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.models import (
     Retrained,
-    exam_of,
     personal_of,
+    samples_of,
     trained_oracles,
     untouched_state,
 )
@@ -71,17 +71,17 @@ def _common(
     run, targets = comparison.run, comparison.targets
     states = {oracle.recipe.name: oracle.state for oracle in oracles}
     states["untouched"] = untouched_state(run, targets)
-    exam, surfaces = exam_of(run, targets), surfaces_of(run.bench)
-    answers = ask_all(run.bench, exam, states, surfaces, on_stage)
+    samples, surfaces = samples_of(run, targets), surfaces_of(run.bench)
+    answers = ask_all(run.bench, samples, states, surfaces, on_stage)
     known, before = tuple(answers[o.recipe.name] for o in oracles), answers["untouched"]
-    case = Case(exam, surfaces, before, known, before, target=" and ".join(targets))
+    case = Case(samples, surfaces, before, known, before, target=" and ".join(targets))
     examiner = Examiner(case)
     on_stage("held-out oracles", 0, 1)
     with one_core():
         held_out = tuple(control.verdict for control in examiner.held_out)
     on_stage("held-out oracles", 1, 1)
     bench = pickle_bench(run.bench)
-    return Common(folder, targets, bench, exam, known, before, held_out), examiner
+    return Common(folder, targets, bench, samples, known, before, held_out), examiner
 
 
 def _checkpoints(comparison: Comparison, folder: Path, on_stage: OnStage) -> dict[Path, Checkpoint]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import Exam
-from pfedul.audit.judge.verdict import Verdict
+from pfedul.audit.ask.samples import AuditSamples
+from pfedul.audit.judge.findings import Verdict
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.compare.cells import Result
@@ -40,7 +40,7 @@ class Common:
     folder: Path
     targets: tuple[str, ...]
     bench: bytes
-    exam: Exam
+    samples: AuditSamples
     oracles: tuple[Answers, ...]
     untouched: Answers
     held_out: tuple[Verdict, ...]

@@ -75,7 +75,7 @@ def _result(task: CellTask, on_stage: OnStage) -> Result:
         state = state_of(branch, branch.clients, checkpoint.stale, checkpoint.clusters)
         after = shared_accuracy(branch, branch.clients)
     on_stage("audit", 0, 1)
-    answers = ask(bench, common.exam, state, surfaces_of(bench))
+    answers = ask(bench, common.samples, state, surfaces_of(bench))
     with one_core():
         judgement = _judgement(common, bench, answers)
     on_stage("audit", 1, 1)
@@ -91,7 +91,7 @@ def _result(task: CellTask, on_stage: OnStage) -> Result:
 
 def _judgement(common: Common, bench: Workbench, answers: Answers) -> Result:
     case = Case(
-        common.exam,
+        common.samples,
         surfaces_of(bench),
         answers,
         common.oracles,

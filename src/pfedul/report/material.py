@@ -6,14 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pfedul.audit.applies import best_audit, differences
 from pfedul.errors import PfedulError
 from pfedul.status import read_status
-from pfedul.store.audits import Audit, read_audits
+from pfedul.store.audits import Audit, best_audit, differences, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE
-from pfedul.store.requests import DONE, Request, read_outcome, read_requests
+from pfedul.store.requests import DONE, Request, read_requests
+from pfedul.unlearn.outcome import read_outcome
 
 
 def read_material(run: Path, number: int | None = None) -> dict[str, Any]:

@@ -34,14 +34,6 @@ def logits_of(model: nn.Module, samples: Samples) -> Logits:
     return logits
 
 
-def labels_of(samples: Samples) -> NDArray[np.int64]:
-    """The true labels."""
-    with _same_draws():
-        labels = [samples.batch(indices)[1] for indices in _batches(samples)]
-    found: NDArray[np.int64] = torch.cat(labels).numpy()
-    return found
-
-
 def head_features(bench: Workbench, model: nn.Module, samples: Samples) -> TensorSamples | None:
     """What the model's head is given for each sample, with the labels.
 

@@ -18,16 +18,14 @@ comparable, and noise gives 0.5 on average.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 
-from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
-from pfedul.audit.attacks.halves import half_places, halves
-from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure, share_below
+from pfedul.audit.attacks.arrays import Array, Whole, half_places, halves
+from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, by_name
+from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure, share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_figure
 
@@ -120,6 +118,8 @@ def _judge(fit: Group, tried: Group, seed: int, draws: int, level: float) -> tup
 
 def _fitted(group: Group) -> Callable[[Array], Array]:
     """A function from features to scores; above 0 means member."""
+    from sklearn.linear_model import LogisticRegression  # takes a second: only where it is used
+
     both = np.concatenate(group)
     centre, spread = both.mean(axis=0), both.std(axis=0)
     spread[spread == 0] = 1  # a signal that never varies stays 0 instead of NaN
@@ -137,13 +137,26 @@ def _mean(left: Figure, right: Figure) -> Figure:
     return Figure(left.metric, (left.value + right.value) / 2, (float(low), float(high)))
 
 
+def _score(view: View, _references: Sequence[View]) -> Pair:
+    return logistic_scores(*_answers(view))
+
+
+def _figure(view: View, draws: int) -> Figure:
+    return logistic_attack(*_answers(view), draws=draws)[BALANCED_ACCURACY.name]
+
+
+def _answers(view: View) -> tuple[Array, Whole, Array, Whole]:
+    return view.members, view.labels.members, view.nonmembers, view.labels.nonmembers
+
+
 LOGISTIC = Attack(
     name="logistic",
+    title="logistic attack",
     summary="regression on loss, entropy, margin and correctness; weak, a sanity check",
     paper="Golatkar et al., ECCV 2020, arXiv 2003.02960; Kurmanji et al., NeurIPS 2023, "
     "arXiv 2302.09880",
-    metrics=(AUC, BALANCED_ACCURACY),
-    oracles=0,
-    unlearned=1,
-    run=logistic_attack,
+    score=_score,
+    two_sided=True,
+    roc=False,
+    figure=_figure,
 )

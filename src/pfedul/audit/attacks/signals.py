@@ -63,15 +63,6 @@ def margin(logits: ArrayLike, labels: ArrayLike) -> Array:
     return table[rows, classes] - log_sum_exp(others)
 
 
-def logit_scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """phi = log(p_y / (1 - p_y)), by another name the margin.
-
-    >>> logit_scaled_confidence([[2000.0, 0.0]], [0])
-    array([2000.])
-    """
-    return margin(logits, labels)
-
-
 def confidence(logits: ArrayLike, labels: ArrayLike) -> Array:
     """p_y, the probability of the label.
 

@@ -159,12 +159,15 @@ def _around(accuracy: float, strays: Array, level: float) -> Interval:
     return max(0.0, accuracy - reach), min(1.0, accuracy + reach)
 
 
+def _population(unlearned: Array, oracles: Array, _draws: int) -> Figures:
+    return ulira_attack(unlearned, oracles)  # its draws are relabellings, not a bootstrap
+
+
 ULIRA = Attack(
     name="ulira",
-    summary="tells unlearned from retrained models, sample by sample; what reviewers ask for",
+    title="U-LiRA",
+    summary="distinguishes unlearned from retrained models, sample by sample",
     paper="Hayes et al., SaTML 2025, arXiv 2403.01218",
-    metrics=(ACCURACY,),
-    oracles=FEWEST_MODELS,
-    unlearned=FEWEST_MODELS,
-    run=ulira_attack,
+    population=_population,
+    fewest=FEWEST_MODELS,
 )

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.attacks import distance_attack
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.base import Figure, averaged
-from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE
-from pfedul.audit.evidence.measures import DRAWS
+from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE, distance_attack
+from pfedul.audit.attacks.intervals import DRAWS
 
 Row = dict[str, Any]
 
