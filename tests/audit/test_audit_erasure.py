@@ -99,7 +99,7 @@ def test_another_client_who_is_forgotten_takes_oracles_and_figures_with_it(run):
 def test_what_a_killed_process_did_not_sweep_goes_at_the_next_opening(run, monkeypatch):
     """The removal is committed; the process is killed before it removes the oracles."""
     with monkeypatch.context() as patch:
-        patch.setattr("pfedul.federation.sweep", lambda *_: None)
+        patch.setattr("pfedul.run.run.sweep", lambda *_: None)
         with deep_again(run) as federation:
             federation.forget("c2")
     found = {m for f in run.glob("oracles/*/clients/c2/*") for m in windows(raw(f)) if any(m)}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedul import Federation
+from pfedul.run.training import play_round
 
 SMALL: dict[str, Any] = {
     "data": "digits",
@@ -28,5 +29,5 @@ def twin(run: Path, clients: int = 3, **settings: Any) -> Federation:
 
 def play(federation: Federation, *clients: str) -> None:
     """A round in which only these clients' replies count."""
-    federation.play_round(clients, lambda _: None)
+    play_round(federation, clients)
     federation.store.commit()

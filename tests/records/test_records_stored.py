@@ -9,6 +9,7 @@ from helpers.forgetting_kill import CLIENTS, copied, deep, deep_again, trained
 from helpers.toys import OneWeight, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import read_file
+from pfedul.run.training import play_round
 from pfedul.store.paths import FISHER_TOTAL_FILE, fisher_file
 
 SHARED_PARAMETERS = {
@@ -129,7 +130,7 @@ def test_rounds_that_were_not_committed_leave_nothing_in_the_record(run, tmp_pat
         federation.train(2)
     before = records(tmp_path / "run")
     federation = deep_again(tmp_path / "run")
-    federation.play_round(federation.clients, lambda _: None)
+    play_round(federation, federation.clients)
     federation.close()
     assert records(tmp_path / "run") == before
     with deep_again(tmp_path / "run") as federation:

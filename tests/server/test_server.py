@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from pfedul.protocol import Reply, Task
+from pfedul.server.asking import ask_clients
 from pfedul.server.checks import Rules, check_reply, update_norm
 from pfedul.server.mean import StreamingMean
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
@@ -15,6 +17,11 @@ SHARED = {"w": torch.zeros(2), "mean": torch.zeros(2), "n": torch.tensor(0)}
 PERSONAL = {"h": torch.zeros(3)}
 CLIENTS = ("a", "b", "c")
 RULES = Rules(SHARED, PERSONAL, frozenset({"w", "h"}), {"a": 1, "b": 3, "c": 4})
+
+
+def asking(engine):
+    """How a run asks the clients of this engine."""
+    return partial(ask_clients, engine, lambda _: None)
 
 
 def reply(client: str, value: float = 1.0, **changes) -> Reply:
@@ -41,7 +48,7 @@ class Scripted:
 def play(*replies: Reply, rules: Rules = RULES):
     engine, kept = Scripted(*replies), []
     clients = [item.client for item in replies]
-    result = run_round(engine, 1, clients, SHARED, lambda _: None, rules, kept.append)
+    result = run_round(asking(engine), 1, clients, SHARED, rules, kept.append)
     return result, kept, engine
 
 
@@ -108,7 +115,7 @@ def test_a_reply_counts_once_and_only_for_the_client_that_was_asked():
                 yield replace(item, client="b", samples=3)
 
     engine = Impostor(reply("a"), reply("b"))
-    result = run_round(engine, 1, ["a", "b"], SHARED, lambda _: None, RULES, lambda _: None)
+    result = run_round(asking(engine), 1, ["a", "b"], SHARED, RULES, lambda _: None)
     assert [item.client for item in result.accepted] == ["b"]
     assert [(item.client, item.reason) for item in result.refused] == [
         ("a", "the reply is in the name of b")

@@ -15,6 +15,7 @@ import torch
 from helpers.toys import client_data, create, reopen, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
+from pfedul.run.training import play_round
 from pfedul.status import read_status
 from pfedul.store.ledger import Ledger, insert
 from pfedul.store.paths import SHARED_FILE
@@ -85,7 +86,7 @@ def test_rounds_that_were_not_committed_are_replayed(start, uninterrupted, tmp_p
     shutil.copytree(start, tmp_path / "run")
     federation = reopen(tmp_path / "run", checkpoint_every=100)
     for _ in range(3):
-        federation._one_round(lambda _: None, evaluated=True)
+        play_round(federation, federation.clients)
     federation.close()
     with reopen(tmp_path / "run") as federation:
         assert federation.rounds == 0

@@ -6,10 +6,6 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from pfedul.at_client.distil import distil
-from pfedul.at_client.prompt import fit_prompt
-from pfedul.unlearn.methods.distillation.adam import adam_step, no_moments
-from pfedul.unlearn.methods.distillation.conditions import class_embeddings, label_distribution
 from torch import nn
 
 from pfedul.base.randomness import derive_seed
@@ -19,23 +15,30 @@ from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import Job, LocalTraining
 from pfedul.personalization.fedper import FEDPER
+from pfedul.unlearn.methods.distillation.gates import class_embeddings, label_distribution
 from pfedul.unlearn.methods.distillation.generator import NOISE, generator_for, noise, parameters_of
 from pfedul.unlearn.methods.distillation.lens import lens_on
 from pfedul.unlearn.methods.distillation.loop import (
-    Cast,
-    Side,
-    Told,
+    Answers,
+    Branch,
+    Parts,
     Weights,
-    ask_leavers,
-    ask_stayers,
     iterate,
     loss,
+    remaining_views,
     student_step,
+    target_features,
 )
-from pfedul.unlearn.methods.distillation.losses import attention_distance, attention_map
+from pfedul.unlearn.methods.distillation.losses import (
+    adam_step,
+    attention_distance,
+    attention_map,
+    no_moments,
+)
+from pfedul.unlearn.methods.distillation.mimir import fit_prompt
 from pfedul.unlearn.methods.distillation.options import DistilOptions
 from pfedul.unlearn.methods.distillation.packing import packed
-from pfedul.unlearn.methods.distillation.run import first_state
+from pfedul.unlearn.methods.distillation.run import distil, first_state
 
 HEAD = torch.tensor([[1.0, 0.0], [0.5, -1.0]])
 X = torch.ones(1, 1)
@@ -64,22 +67,22 @@ def toy_cast(target_gate=(1.0, 0.0)):
     model = TwoFeatures()
     old = {"body.weight": model.body.weight.detach().clone()}
     head = {"head.weight": HEAD}
-    leaver = Side(head, torch.tensor(target_gate))
+    leaver = Branch(head, torch.tensor(target_gate))
     generator = generator_for((1,), torch.float32, 0)
     with lens_on(model, "head") as lens:
-        yield Cast(lens, generator, old, old, [leaver], [Side(head, torch.ones(2))], X.dtype)
+        yield Parts(lens, generator, old, old, [leaver], [Branch(head, torch.ones(2))], X.dtype)
 
 
-def told_on(cast: Cast) -> Told:
+def told_on(parts: Parts) -> Answers:
     with torch.no_grad():
-        return Told(ask_leavers(cast, X), ask_stayers(cast, cast.stayers, X))
+        return Answers(target_features(parts, X), remaining_views(parts, parts.remaining, X))
 
 
 def test_the_loss_on_three_numbers_is_the_one_computed_by_hand():
     student = {"body.weight": torch.tensor([[1.0], [0.0]])}
-    with toy_cast() as cast:
+    with toy_cast() as parts:
         found = [
-            float(loss(cast, cast.stayers, student, told_on(cast), X, Weights(*w), tau=2.0))
+            float(loss(parts, parts.remaining, student, told_on(parts), X, Weights(*w), tau=2.0))
             for w in [(1, 0, 0), (0, 1, 0), (3, 5, 7)]
         ]
     # Features: student (1, 0), target (1, 0) behind its gate: no angle between them.
@@ -94,16 +97,16 @@ def test_the_loss_on_three_numbers_is_the_one_computed_by_hand():
 
 def test_the_loss_is_the_mean_over_those_who_stay():
     student = {"body.weight": torch.tensor([[1.0], [0.5]])}
-    other = Side({"head.weight": HEAD.flip(0) * 2}, torch.tensor([0.5, 1.0]))
-    with toy_cast() as cast:
-        sides = [cast.stayers[0], other, other]
+    other = Branch({"head.weight": HEAD.flip(0) * 2}, torch.tensor([0.5, 1.0]))
+    with toy_cast() as parts:
+        sides = [parts.remaining[0], other, other]
         with torch.no_grad():
-            told = Told(ask_leavers(cast, X), ask_stayers(cast, sides, X))
+            told = Answers(target_features(parts, X), remaining_views(parts, sides, X))
 
         def of(places):
-            chosen = Told(told.leavers, [told.stayers[place] for place in places])
-            stayers = [sides[place] for place in places]
-            return float(loss(cast, stayers, student, chosen, X, Weights(1, 1, 0), tau=2.0))
+            chosen = Answers(told.targets, [told.remaining[place] for place in places])
+            remaining = [sides[place] for place in places]
+            return float(loss(parts, remaining, student, chosen, X, Weights(1, 1, 0), tau=2.0))
 
         assert of([0, 1, 2]) == pytest.approx((of([0]) + 2 * of([1])) / 3, rel=1e-5)
         assert abs(of([0]) - of([1])) > 0.01
@@ -113,20 +116,20 @@ def test_the_loss_is_the_mean_over_those_who_stay():
 def test_a_round_at_a_client_is_all_its_iterations_on_noise_of_its_own(number):
     """Seven iterations in two rounds: four in each, on draws of that round."""
     options = DistilOptions(batch=8, iterations=7, rounds=2)
-    with toy_cast() as cast:
-        state = first_state(dict(cast.old), parameters_of(cast.generator))
+    with toy_cast() as parts:
+        state = first_state(dict(parts.old), parameters_of(parts.generator))
         seed = derive_seed(0, "round", number)
         for place in range(1, 5):
-            state = iterate(cast, state, options, seed, place)
-        start = first_state(dict(cast.old), parameters_of(cast.generator))
-        extra = packed(student=start.student, generator=start.generator, start=cast.old)
-        extra |= packed(leaver0=cast.leavers[0].personal, leaving={"0": cast.leavers[0].gate})
-        model = cast.lens.model
+            state = iterate(parts, state, options, seed, place)
+        start = first_state(dict(parts.old), parameters_of(parts.generator))
+        extra = packed(student=start.student, generator=start.generator, start=parts.old)
+        extra |= packed(target0=parts.targets[0].personal, leaving={"0": parts.targets[0].gate})
+        model = parts.lens.model
     split, samples = FEDPER.split(model, "head"), TensorSamples(X, torch.zeros(1).long())
     personal = {"head.weight": HEAD}
     training = LocalTraining(), NoOptions()
     job = Job("c", model, split, "head", dict(start.student), personal, samples, *training)
-    told = {**asdict(options), "seed": 0, "round": number, "head": "head", "leavers": 1}
+    told = {**asdict(options), "seed": 0, "round": number, "head": "head", "targets": 1}
     found = distil(job, told, extra).tensors
     expected = packed(student=state.student, generator=state.generator)
     assert found.keys() == expected.keys()
@@ -139,8 +142,8 @@ def test_a_round_at_a_client_is_all_its_iterations_on_noise_of_its_own(number):
 def test_one_step_turns_features_to_the_target_or_away_from_it(lf_sign, direction):
     """1 - a/r with r = sqrt(a^2 + b^2) has the slopes (-b^2, a b) / r^3 at (a, b) = (1, 2)."""
     options = DistilOptions(lf_sign=lf_sign, beta=0, gamma=0, lr=0.1)
-    with toy_cast() as cast:
-        after = student_step(cast, cast.stayers, dict(cast.old), told_on(cast), X, options)
+    with toy_cast() as parts:
+        after = student_step(parts, parts.remaining, dict(parts.old), told_on(parts), X, options)
     r3 = 5**1.5
     expected = [1 + direction * 0.1 * 4 / r3, 2 - direction * 0.1 * 2 / r3]
     assert after["body.weight"].flatten().tolist() == pytest.approx(expected, rel=1e-5)
@@ -148,8 +151,8 @@ def test_one_step_turns_features_to_the_target_or_away_from_it(lf_sign, directio
 
 def test_steps_are_no_longer_than_the_clip_allows():
     options = DistilOptions(forget=1000.0, beta=0, gamma=0, lr=0.1, clip=0.5)
-    with toy_cast() as cast:
-        after = student_step(cast, cast.stayers, dict(cast.old), told_on(cast), X, options)
+    with toy_cast() as parts:
+        after = student_step(parts, parts.remaining, dict(parts.old), told_on(parts), X, options)
     step = after["body.weight"] - torch.tensor([[1.0], [2.0]])
     assert float(step.norm()) == pytest.approx(0.05, rel=1e-4)
 
@@ -166,18 +169,18 @@ def test_the_generator_climbs_what_it_is_told_to(gen_obj):
     gates = [torch.linspace(0, 2, 8), torch.linspace(2, 0, 8)]
     generator = generator_for((4,), torch.float32, 3)
     with lens_on(model, "head") as lens:
-        sides = [Side(head, gate) for gate in gates]
-        cast = Cast(lens, generator, shared, shared, sides[:1], sides[1:], torch.float32)
+        sides = [Branch(head, gate) for gate in gates]
+        parts = Parts(lens, generator, shared, shared, sides[:1], sides[1:], torch.float32)
         before = first_state(shared, parameters_of(generator))
-        after = iterate(cast, before, options, seed=5, number=1)
+        after = iterate(parts, before, options, seed=5, number=1)
         z = noise(16, torch.float32, 5, 1)
         beta = options.beta if gen_obj == "lf+kd" else 0.0
         values = []
         for parameters in (before.generator, after.generator):
             x = torch.func.functional_call(generator, parameters, (z,))
-            told = Told(ask_leavers(cast, x), ask_stayers(cast, cast.stayers, x))
+            told = Answers(target_features(parts, x), remaining_views(parts, parts.remaining, x))
             weights = Weights(1.0, beta, 0.0)
-            value = loss(cast, cast.stayers, after.student, told, x, weights, options.tau)
+            value = loss(parts, parts.remaining, after.student, told, x, weights, options.tau)
             values.append(float(value))
     assert values[1] > values[0]
 

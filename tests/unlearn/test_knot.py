@@ -6,7 +6,6 @@ import torch
 from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import QUICK, OneWeight, client_data, create, tensor_digests
 from pfedul import Federation
-from pfedul.at_client import SharedTraining, train_shared
 from pfedul.audit.state import state_of
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensorfile import read_file
@@ -15,9 +14,11 @@ from pfedul.clusters.layout import Clusters
 from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.protocol import Task
+from pfedul.run import training
 from pfedul.server.mean import StreamingMean
 from pfedul.status import read_status
 from pfedul.store.paths import INIT_FILE, checkpoint_file, cluster_file
+from pfedul.unlearn.training import SharedTraining, train_shared
 
 CLUSTERED = {"clusters": 2, "record": "none"}
 
@@ -26,7 +27,7 @@ def forced(monkeypatch, **assigned: int) -> None:
     """Clusters as the test wants them."""
     count = max(assigned.values())
     found = Clusters(count, assigned)
-    monkeypatch.setattr("pfedul.federation.form_clusters", lambda _federation: found)
+    monkeypatch.setattr("pfedul.run.training.form_clusters", lambda *_args, **_options: found)
 
 
 def same(one, two) -> bool:
@@ -173,7 +174,7 @@ def by_hand(bench, client, shared, personal, number, epochs):
 def test_a_target_that_came_late_costs_only_the_rounds_since(tmp_path, monkeypatch):
     forced(monkeypatch, c0=2, c1=2, c2=2, c3=1)
     late = {1: ["c0", "c3"], 2: ["c0", "c3"], 3: ["c1", "c3"], 4: ["c2", "c3"]}
-    monkeypatch.setattr(Federation, "choose", lambda _self, number: late[number])
+    monkeypatch.setattr(training, "participants", lambda _run, number: late[number])
     run = trained(tmp_path / "run", rounds=4, participation=0.5, **CLUSTERED)
     kept = read_file(run / checkpoint_file(2, 3))
     with deep_again(run) as federation:
@@ -193,7 +194,7 @@ def test_a_target_that_came_late_costs_only_the_rounds_since(tmp_path, monkeypat
 
 def test_a_target_that_never_took_part_changes_no_tensor(tmp_path, monkeypatch):
     forced(monkeypatch, c0=2, c1=2, c2=1, c3=1)
-    monkeypatch.setattr(Federation, "choose", lambda _self, _number: ["c0", "c3"])
+    monkeypatch.setattr(training, "participants", lambda _run, _number: ["c0", "c3"])
     run = trained(tmp_path / "run", participation=0.5, **CLUSTERED)
     before = tensor_digests(run)["shared.safetensors"]
     with deep_again(run) as federation:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from helpers.at_request import work_on
+from helpers.at_request import context_on
 from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
 from helpers.linear import (
     CLASSES,
@@ -25,7 +25,7 @@ from helpers.linear import TARGET as LINEAR_TARGET
 from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.errors import PfedulError
 from pfedul.records.uploads import last_upload
-from pfedul.unlearn.context import Work
+from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.pga import reference_model
 from pfedul.unlearn.methods.pga import square_radius as found_radius
@@ -114,7 +114,7 @@ def test_the_reference_has_the_statistics_of_the_round_without_the_targets(tmp_p
         with_norm.train()
         sent = {name: uploads(with_norm, name) for name in (MEAN, VARIANCE)}
         kept = {u: last_upload(with_norm.store, u) for u in targets}
-        reference, notes = reference_model(work_on(with_norm, *targets), kept)
+        reference, notes = reference_model(context_on(with_norm, *targets), kept)
     assert not notes
     for name, by_client in sent.items():
         assert_close(reference[name], mean_of(by_client, others_than(targets)))
@@ -132,7 +132,7 @@ def test_the_ball_knows_only_of_ways_that_can_be_gone(tmp_path):
     """Random models have other values where the author froze them: that is no distance."""
     with federation(tmp_path / "run", model=half_frozen, record="uploads") as linear:
         linear.train()
-        found = found_radius(work_on(linear, LINEAR_TARGET), linear.shared)
+        found = found_radius(context_on(linear, LINEAR_TARGET), linear.shared)
         trained = linear.shared[NAME].numpy()
         # The first layer of random models is that of `matrix`: it is drawn first.
         assert found == pytest.approx(square_radius(trained), rel=1e-9)
@@ -168,7 +168,7 @@ def test_after_another_request_the_tensors_are_no_mean_of_the_last_round(halves,
     federated.forget(there[0], method="one-more-round")
     with pytest.raises(PfedulError, match="train another round first"):
         federated.forget(there[1], method="pga:rounds=1,ascent=1")
-    monkeypatch.setattr(Work, "last_upload", lambda _work, _client: kept)
+    monkeypatch.setattr(Context, "last_upload", lambda _work, _client: kept)
     outcome = federated.forget(there[1], method="pga:rounds=1,ascent=1")
     assert NOT_THE_MEAN in outcome.notes[0]
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from helpers.at_request import work_on
+from helpers.at_request import context_on, replace_work
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import client_data, tensor_digests, uneven_data
 from pfedul import Federation
@@ -114,7 +114,7 @@ def test_synthetic_inputs_move_no_statistics(personalization, student_init, runs
 
 def test_gates_are_those_of_own_labels_and_own_head(runs):
     with deep_again(runs["fedper"], data=uneven()) as federation:
-        gates = label_gates(work_on(federation, TARGET))
+        gates = label_gates(context_on(federation, TARGET))
     data = uneven()
     for client in ("c0", TARGET):
         labels = data[client][0][1].numpy()
@@ -169,15 +169,16 @@ def test_rounds_of_clients_are_counted_and_the_same_on_every_engine(
 
 
 def test_every_round_is_told_its_number_and_draws_anew(runs, tmp_path, monkeypatch):
-    from pfedul.at_client import WORK
+    seen = []
 
-    seen, distil = [], WORK["distil"]
+    def watch(distil):
+        def watched(job, how, extra):
+            seen.append(how["round"])
+            return distil(job, how, extra)
 
-    def watched(job, how, extra):
-        seen.append(how["round"])
-        return distil(job, how, extra)
+        return watched
 
-    monkeypatch.setitem(WORK, "distil", watched)
+    replace_work(monkeypatch, "distil", watch)
     forgotten(runs["fedper"], tmp_path / "run", f"zerofu:{QUICK},mode=federated,rounds=2")
     assert seen == [1, 1, 1, 2, 2, 2]
 
@@ -229,7 +230,7 @@ def test_in_ditto_targets_fit_their_prompt_on_their_own_model_and_the_others_on_
         tmp_path / "run", personalization="ditto", data=data, batch_size=99, lr=0.2, rounds=2
     ) as federation:
         federation.train()
-        prompts = fitted_prompts(work_on(federation, TARGET), MimirOptions(prompt_epochs=1))
+        prompts = fitted_prompts(context_on(federation, TARGET), MimirOptions(prompt_epochs=1))
         shared = dict(federation.shared)
     whole = read_file(tmp_path / "run" / "clients" / TARGET / "personal.safetensors")
     own = first_step(whole, data[TARGET][0], 0.2)

@@ -7,16 +7,21 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.at_request import work_on
+from helpers.at_request import context_on
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.toys import QUICK, OneWeight, WithNorm, client_data, one_sample_job, samples
 from pfedul import Federation
 from pfedul.adapters import AdapterKind, fixed_factor, mask_positions
-from pfedul.at_client import WORK
 from pfedul.base.tensorfile import read_file
 from pfedul.base.tensors import read_tensors
 from pfedul.personalization.fedper import FEDPER
-from pfedul.unlearn.methods.fused import FusedOptions, candidates, critical_layers, moves
+from pfedul.unlearn.methods import fused
+from pfedul.unlearn.methods.fused import (
+    FusedOptions,
+    candidates,
+    critical_layers,
+    moves,
+)
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 SLOPE = -0.75 / (1 + exp(0.75))
@@ -37,7 +42,7 @@ def forgotten(run, into, method, **options):
 
 
 def train_adapter(job, how, values):
-    return WORK["train-adapter"](job, {"what": "train-adapter", **how}, values).tensors
+    return fused.train_adapter(job, {"what": "train-adapter", **how}, values).tensors
 
 
 def test_one_step_of_a_sparse_adapter_by_hand():
@@ -79,7 +84,7 @@ def test_training_an_adapter_moves_neither_what_is_frozen_nor_statistics(adapter
 @pytest.mark.parametrize("personalization", PERSONALIZATIONS)
 def test_candidates_are_shared_matrices_and_never_personal(personalization, runs):
     with deep_again(runs[personalization]) as federation:
-        found = set(candidates(work_on(federation, TARGET)))
+        found = set(candidates(context_on(federation, TARGET)))
     expected = {"one.weight", "two.weight", "three.weight"}
     assert found == expected | (
         {"head.weight"} if personalization in {"fedavg", "ditto", "fedbn"} else set()
@@ -109,7 +114,7 @@ def test_neither_normalisations_nor_biases_are_candidates_whatever_their_shape(t
         tmp_path / "run", data=client_data(), model=ManyMatrices, **settings
     ) as federation:
         assert federation.shared["norm.weight"].ndim == federation.shared["bias"].ndim == 2
-        assert candidates(work_on(federation, "c1")) == ["body.weight", "head.weight"]
+        assert candidates(context_on(federation, "c1")) == ["body.weight", "head.weight"]
 
 
 def tiny_data():
@@ -134,7 +139,7 @@ def test_the_moves_of_layers_are_those_computed_in_numpy(cli, measure, tmp_path)
         tmp_path / "run", data=tiny_data(), model=OneWeight, engine="inline", **settings
     ) as federation:
         federation.train(1)
-        work = work_on(federation, "b")
+        work = context_on(federation, "b")
         found = moves(work, FusedOptions(cli=cli, measure=measure))
         order = critical_layers(work, FusedOptions(cli=cli, measure=measure, layers=1))
         body = float(federation.shared["body.weight"])
@@ -162,7 +167,7 @@ def test_rounds_of_an_adapter_are_those_computed_in_numpy(adapter, epochs, tmp_p
         federation.train(1)
         body = federation.shared["body.weight"].clone()
         heads = {c: federation.personal(c)["head.weight"].flatten().numpy() for c in "ac"}
-        seed = work_on(federation, "b").generator("adapter").initial_seed()
+        seed = context_on(federation, "b").generator("adapter").initial_seed()
         spec = f"fused:adapter={adapter},density=1,rounds=2,epochs={epochs},cli=remaining"
         federation.forget("b", method=spec)
         found = float(federation.shared["body.weight"])
@@ -192,7 +197,7 @@ def test_after_averaging_only_masked_places_of_the_chosen_layers_have_changed(
     chosen = outcome.notes[0].removeprefix("the adapter is on ").split(", ")
     assert len(chosen) == 2
     with deep_again(runs[personalization]) as federation:
-        seed = work_on(federation, TARGET).generator("adapter").initial_seed()
+        seed = context_on(federation, TARGET).generator("adapter").initial_seed()
     kind = AdapterKind("sparse", density=0.2, seed=seed)
     for name, tensor in before.items():
         changed = set((after[name] != tensor).flatten().nonzero().flatten().tolist())

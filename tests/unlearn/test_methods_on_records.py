@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from helpers import linear
+from helpers.at_request import replace_work
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.three_clients import POINTS, Pencil, body_step, federation, head_step, mean
 from pfedul import Federation, PfedulError
@@ -120,15 +121,16 @@ def test_an_update_without_a_direction_stays_without_one():
 
 
 def test_federaser_trains_the_share_of_epochs_that_is_asked_for_rounded_up(tmp_path, monkeypatch):
-    from pfedul.at_client import WORK
+    seen = []
 
-    seen, train = [], WORK["train-shared"]
+    def watch(train):
+        def watched(job, how, extra):
+            seen.append(how["epochs"])
+            return train(job, how, extra)
 
-    def watched(job, how, extra):
-        seen.append(how["epochs"])
-        return train(job, how, extra)
+        return watched
 
-    monkeypatch.setitem(WORK, "train-shared", watched)
+    replace_work(monkeypatch, "train-shared", watch)
     body_after(tmp_path / "run", "federaser:interval=2,ratio=0.5", local_epochs=3)
     assert seen == [2, 2]
 
@@ -205,7 +207,7 @@ def test_fedrecovery_of_two_targets_is_that_of_both_together(tmp_path):
 def test_the_sum_of_residuals_is_the_mean_times_the_rounds(tmp_path):
     found, _ = body_after(tmp_path / "run", "fedrecovery:residuals=sum,gamma=2")
     assert found == pytest.approx(_recovered(2.0 * ROUNDS, "ann"), rel=1e-6)
-    assert METHODS["fedrecovery"].variants == ("fedrecovery:residuals=sum",)
+    assert METHODS["fedrecovery"].about.variants == ("fedrecovery:residuals=sum",)
 
 
 SOME_ABSENT = {2: ["ann", "cat"], 3: ["bob", "cat"]}

@@ -10,17 +10,17 @@ from helpers import forgetting_kill
 from helpers.forgetting_kill import CLIENTS, TARGET, copied
 from helpers.methods import RECORD, SETTINGS, SPECS
 from helpers.toys import tensor_digests, uneven_data
-from pfedul.at_client import WORK, Done
 from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
 from pfedul.errors import MethodFailed
-from pfedul.unlearn.methods import METHODS
+from pfedul.protocol import ClientResult
+from pfedul.unlearn.methods import METHODS, client_work
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 DATA = uneven_data(CLIENTS)
 """Of uneven labels: a method that tells clients apart by them would do nothing on even ones."""
 NAMES = [method.name for method in METHODS]
-STARTING_OVER = {method.name for method in METHODS if method.starts_over}
+STARTING_OVER = {method.name for method in METHODS if method.does.starts_over}
 
 
 def test_every_method_is_listed():
@@ -74,7 +74,7 @@ def personal(run: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_only_shared_tensors_change_and_the_target_is_gone(name, personalization, runs, tmp_path):
     run = runs[name, personalization]
-    options = {"no_recalibration": True} if METHODS[name].recalibrates else {}
+    options = {"no_recalibration": True} if METHODS[name].does.recalibrates else {}
     copy, outcome = forgotten(run, tmp_path / "copy", name, **options)
     before, after = personal(run), personal(copy)
     assert not [file for file in copy.rglob("*") if TARGET in str(file.relative_to(copy))]
@@ -110,7 +110,7 @@ def test_the_engine_makes_no_difference(name, personalization, runs, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_method_can_be_followed_by_recalibration(name, runs, tmp_path):
-    options = {} if METHODS[name].recalibrates else {"recalibrate": True}
+    options = {} if METHODS[name].does.recalibrates else {"recalibrate": True}
     copy, outcome = forgotten(runs[name, "fedper"], tmp_path / "copy", name, **options)
     before, after = personal(runs[name, "fedper"]), personal(copy)
     assert all(after[file] != before[file] for file in after)
@@ -141,7 +141,7 @@ def test_an_interrupted_method_goes_on_to_the_same_tensors(name, last, runs, tmp
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"none"}))
 def test_a_method_changes_something(name, runs, tmp_path):
     """More than rounding would; the paper's own correction hardly does, but others of its kind."""
-    options = {"correction": "trust-region"} if METHODS[name].plans else {}
+    options = {"correction": "trust-region"} if METHODS[name].does.plans else {}
     copy, _ = forgotten(runs[name, "fedper"], tmp_path / "copy", name, **options)
     before, after = (_all_shared(place) for place in (runs[name, "fedper"], copy))
     assert before.keys() == after.keys()
@@ -170,7 +170,7 @@ ASKING = [
 
 
 def test_methods_that_ask_clients_are_those_with_rounds():
-    with_rounds = {method.name for method in METHODS if not method.rounds.startswith("0")}
+    with_rounds = {method.name for method in METHODS if not method.about.rounds.startswith("0")}
     assert {spec.partition(":")[0] for spec in ASKING} - {"zerofu"} == with_rounds
 
 
@@ -181,8 +181,8 @@ def test_values_that_are_not_finite_are_the_failure_of_the_method(
     name = spec.partition(":")[0]
     copy = copied(runs[name, "fedper"], tmp_path / "copy")
     before = tensor_digests(copy)
-    for what, work in WORK.items():
-        monkeypatch.setitem(WORK, what, _broken(work))
+    broken = {name: _broken(work) for name, work in client_work().items()}
+    monkeypatch.setattr("pfedul.federation.client_work", lambda: broken)
     monkeypatch.setitem(ACTIONS, "fit", _broken_fit(ACTIONS["fit"]))
     with deep_again(copy) as federation:
         with pytest.raises(Exception, match=f"'{name}' diverged") as refusal:
@@ -206,7 +206,7 @@ def _broken_fit(fit):
 def _broken(work):
     def broken(*arguments):
         done = work(*arguments)
-        return Done(_not_a_number(done.tensors), done.metrics)
+        return ClientResult(_not_a_number(done.tensors), done.metrics)
 
     return broken
 
@@ -264,7 +264,7 @@ def test_how_many_replies_were_refused_is_said(name, runs, tmp_path, monkeypatch
     assert not [note for note in outcome.notes if "away" in note]
 
 
-@pytest.mark.parametrize("name", [m.name for m in METHODS if m.target_works])
+@pytest.mark.parametrize("name", [m.name for m in METHODS if m.needs.target])
 def test_a_method_that_needs_the_target_says_so_before_it_starts(name, runs):
     before = tensor_digests(runs[name, "fedper"])
     with (
@@ -275,11 +275,11 @@ def test_a_method_that_needs_the_target_says_so_before_it_starts(name, runs):
     assert tensor_digests(runs[name, "fedper"]) == before
 
 
-@pytest.mark.parametrize("name", [m.name for m in METHODS if m.needs])
+@pytest.mark.parametrize("name", [m.name for m in METHODS if m.needs.records])
 def test_a_method_without_its_record_says_which_flag_would_have_kept_it(name, tmp_path):
     with deep_again(trained(tmp_path / "run", record="none")) as federation:
         before = tensor_digests(tmp_path / "run")
-        with pytest.raises(Exception, match="--record " + METHODS[name].needs[0]):
+        with pytest.raises(Exception, match="--record " + METHODS[name].needs.records[0]):
             federation.forget(TARGET, method=SPECS[name])
     assert tensor_digests(tmp_path / "run") == before
 
@@ -301,7 +301,13 @@ def test_a_seed_of_its_own_gives_the_same_tensors_again_and_other_ones(name, run
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_says_what_a_user_must_know(name):
     method = METHODS[name]
-    texts = (method.summary, method.paper, method.who, method.rounds, method.guarantee)
-    for text in (*texts, method.memory, method.avoids):
+    texts = (
+        method.summary,
+        method.about.paper,
+        method.about.who,
+        method.about.rounds,
+        method.about.guarantee,
+    )
+    for text in (*texts, method.about.memory, method.about.avoids):
         assert text.strip()
     assert method.name == method.name.lower()

@@ -19,14 +19,15 @@ from pfedul.personalization import PERSONALIZATIONS, Recalibration
 from pfedul.personalization.local import batches
 from pfedul.protocol import Task
 from pfedul.run.retrained import oracle_recipes
+from pfedul.run.training import play_round
 from pfedul.server.round import MeanOverflows
 from pfedul.store.ledger import Ledger
+from pfedul.unlearn.erasure import files_to_erase
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.methods.budgeted import MeasuredRound, Prices, fitted_prices
+from pfedul.unlearn.methods.retrain import as_failure_of
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, spent_by_method
-from pfedul.unlearn.prices import Prices, Seen, learnt
-from pfedul.unlearn.removal import doomed_files
-from pfedul.unlearn.starting_over import failing_as
 
 REMAINING = ["c0", "c2", "c3"]
 
@@ -85,7 +86,7 @@ def test_records_of_a_training_that_is_replaced_are_no_longer_there(method, tmp_
         federation.train(4)
         assert (run / "records/fisher-retained.safetensors").exists()
         wish = ForgetOptions(method=method)
-        doomed = [n for n in doomed_files(federation, [TARGET], wish) if n.startswith("records/")]
+        doomed = [n for n in files_to_erase(federation, [TARGET], wish) if n.startswith("records/")]
         federation.forget(TARGET, method=method)
         assert not (run / "records").exists()
         assert {name.split("/")[1] for name in doomed} >= {"fisher", "norms", "psi", "sums"}
@@ -220,7 +221,7 @@ def test_replies_that_cannot_be_used_are_not_called_divergence(method, tmp_path,
 
 def test_a_mean_that_overflows_is_divergence():
     work = SimpleNamespace(name="retrain")
-    with pytest.raises(MethodFailed, match="'retrain' diverged in round 3"), failing_as(work):
+    with pytest.raises(MethodFailed, match="'retrain' diverged in round 3"), as_failure_of(work):
         raise MeanOverflows(3)
 
 
@@ -232,8 +233,8 @@ def test_so_many_rounds_and_batches_are_those_of_a_federation_without_the_target
     with deep_again(run) as federation:
         outcome = federation.forget(TARGET, method="budgeted-retrain:rounds=1,steps=2")
     with without_target(tmp_path / "alone", local_epochs=2) as alone:
-        alone.play_round(REMAINING, lambda _: None, epochs=1)
-        alone.play_round(REMAINING, lambda _: None, epochs=1, steps=2)
+        play_round(alone, REMAINING, epochs=1)
+        play_round(alone, REMAINING, epochs=1, steps=2)
         for name, tensor in alone.shared.items():
             assert torch.equal(deep_shared(run)[name], tensor)
     assert outcome.rounds == 2
@@ -308,7 +309,7 @@ def test_without_a_record_a_budget_must_be_given(tmp_path):
         federation.forget(TARGET, method="budgeted-retrain")
     assert "cpu_seconds=" in str(why.value)
     assert tensor_digests(run) == before
-    assert "the record fisher" in METHODS["budgeted-retrain"].memory
+    assert "the record fisher" in METHODS["budgeted-retrain"].about.memory
 
 
 @pytest.mark.parametrize("spec", ["times=0", "cpu_seconds=0", "rounds=-1", "rounds=1,times=2"])
@@ -327,15 +328,17 @@ def test_as_many_batches_fit_as_an_exhaustive_search_finds():
 def test_prices_are_found_again_in_rounds_of_any_size():
     true = Prices(client=0.3, batch=0.02, whole=0.05)
     rounds = [(1, 1), (3, 9), (9, 40)]
-    seen = [Seen(n, m, False, true.client * n + true.batch * m) for n, m in rounds]
-    seen += [Seen(n, m, True, true.client * n + true.whole * m) for n, m in rounds]
-    found = learnt(seen)
+    seen = [MeasuredRound(n, m, False, true.client * n + true.batch * m) for n, m in rounds]
+    seen += [MeasuredRound(n, m, True, true.client * n + true.whole * m) for n, m in rounds]
+    found = fitted_prices(seen)
     assert (found.client, found.batch, found.whole) == pytest.approx((0.3, 0.02, 0.05))
 
 
-@pytest.mark.parametrize("seen", [[Seen(2, 2, False, 4.0)], [Seen(1, 9, False, 1.0)] * 2])
+@pytest.mark.parametrize(
+    "seen", [[MeasuredRound(2, 2, False, 4.0)], [MeasuredRound(1, 9, False, 1.0)] * 2]
+)
 def test_prices_of_few_rounds_are_not_below_zero(seen):
-    found = learnt(seen)
+    found = fitted_prices(seen)
     assert min(found.client, found.batch, found.whole) >= 0
     assert found.of_round([1, 1], 1) > 0
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.at_request import work_on
+from helpers.at_request import context_on
 from helpers.forgetting_kill import copied
 from helpers.methods import SPECS
 from helpers.toys import QUICK, Tied, client_data
@@ -98,7 +98,7 @@ def test_records_count_a_tied_tensor_once(tmp_path):
 
 def test_rows_of_fedosd_have_each_parameter_once(tied):
     with opened(tied, Tied) as federation:
-        work = work_on(federation, TARGET)
+        work = context_on(federation, TARGET)
         target, rows = updates(work, work.shared, rate=0.1, epochs=1)
     parameters = sum(p.numel() for p in Tied().parameters())
     assert len(target) == rows.shape[1] == parameters
@@ -107,7 +107,7 @@ def test_rows_of_fedosd_have_each_parameter_once(tied):
 def test_the_noise_of_a_tied_tensor_is_drawn_once_and_not_twice_as_strong(tied, tmp_path):
     with opened(copied(tied, tmp_path / "run"), Tied) as federation:
         before = federation.shared["one.weight"].clone()
-        source = work_on(federation, TARGET).generator("noise")
+        source = context_on(federation, TARGET).generator("noise")
         drawn = torch.randn(4, 4, generator=source, dtype=torch.float64)
         federation.forget(TARGET, method="fedrecovery:gamma=0,sigma=0.5")
         for name in ("one.weight", "two.weight"):

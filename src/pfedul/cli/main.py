@@ -42,9 +42,9 @@ from pfedul.terminal import choices as show_methods
 from pfedul.terminal import console as show
 from pfedul.terminal import removal as show_removal
 from pfedul.unlearn.checks import check_away, check_method, check_targets
+from pfedul.unlearn.erasure import files_to_erase
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.removal import doomed_files
 from pfedul.version import __version__
 
 
@@ -286,14 +286,14 @@ def _dry_run(
     wish = ForgetOptions(**options)
     check_method(federation, clients, wish, away)
     method, own = METHODS.parse(wish.method)
-    if method.plans:
+    if method.does.plans:
         _inspect_targets(federation, clients, False, None, as_json, options)
     elif as_json:
         print_json(show_methods.method_row(method, own))
     else:
         show_methods.one(method, own)
     if not as_json:
-        doomed = [*doomed_files(federation, clients, wish), *_doomed_folders(federation, clients)]
+        doomed = [*files_to_erase(federation, clients, wish), *_doomed_folders(federation, clients)]
         show.line(f"Would erase: {', '.join(doomed) or 'no file'}, and the ledger's rows of them.")
 
 

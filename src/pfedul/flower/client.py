@@ -17,18 +17,18 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from pfedul.at_client import split_extra
 from pfedul.base.tensors import Tensors
 from pfedul.client import perform, scratch_of
 from pfedul.data import FederatedData, fingerprint
 from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
-from pfedul.protocol import Reply, Workbench
+from pfedul.protocol import Reply, Workbench, split_extra
 from pfedul.run.assembly import assemble, input_shape, load_data, own_data
 from pfedul.run.opening import check_same_tensors
 from pfedul.settings import OWN, Settings
 from pfedul.store.tables import member_of
+from pfedul.unlearn.methods import client_work
 
 MAKES_PERSONAL = {"fit", "recalibrate"}
 """Tasks that end with new personal tensors."""
@@ -141,8 +141,10 @@ def _without_personal(reply: Reply, folder: Path) -> Reply:
 def _bench(node: Node, settings: Settings, load: Load | None) -> Workbench:
     model, data = _model_and_data(node, settings, load)
     if model is None:
-        return assemble(settings, data, None)
-    return assemble(replace(settings, model=OWN), data, lambda: model)
+        bench = assemble(settings, data, None)
+    else:
+        bench = assemble(replace(settings, model=OWN), data, lambda: model)
+    return replace(bench, work=client_work())
 
 
 def _model_and_data(

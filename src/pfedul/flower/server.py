@@ -31,9 +31,10 @@ from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.ledger import insert
-from pfedul.store.requests import NOT_CONFIRMED, read_outcome, read_request
+from pfedul.store.requests import NOT_CONFIRMED, read_request
 from pfedul.store.tables import no_stranger_row, now
 from pfedul.terminal.console import evaluation_data
+from pfedul.unlearn.outcome import read_outcome
 
 _LOG = logging.getLogger("flwr")
 

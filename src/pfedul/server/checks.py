@@ -174,7 +174,7 @@ def check_work(reply: Reply, asked: str, samples: int, like: Mapping[str, Tensor
     if type(reply.samples) is not int or reply.samples != samples:
         return f"reports {reply.samples} samples where {samples} are registered"
     for name, value in reply.metrics.items():
-        if not isinstance(value, int | float):
+        if type(value) not in {int, float}:
             return f"its figure '{name}' is not a number"
     return check_layout("shared", reply.shared, like)
 

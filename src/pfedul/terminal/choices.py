@@ -19,20 +19,20 @@ def method_row(method: Method, own: Any = None) -> dict[str, Any]:
     return {
         "name": method.name,
         "summary": method.summary,
-        "control": method.control,
+        "control": method.about.control,
         "options": _defaults(method) if own is None else asdict(own),
-        "records": list(method.needs),
-        "memory": method.memory,
-        "target_works": method.target_works,
-        "who": method.who,
-        "rounds": method.rounds,
-        "recalibrates": method.recalibrates,
-        "starts_over": method.starts_over,
-        "on_this_machine_only": method.local_only,
-        "guarantee": method.guarantee,
-        "paper": method.paper,
-        "avoids": method.avoids,
-        "variants": list(method.variants),
+        "records": list(method.needs.records),
+        "memory": method.about.memory,
+        "target_works": method.needs.target,
+        "who": method.about.who,
+        "rounds": method.about.rounds,
+        "recalibrates": method.does.recalibrates,
+        "starts_over": method.does.starts_over,
+        "on_this_machine_only": method.needs.local,
+        "guarantee": method.about.guarantee,
+        "paper": method.about.paper,
+        "avoids": method.about.avoids,
+        "variants": list(method.about.variants),
     }
 
 
@@ -49,16 +49,16 @@ def one(method: Method, own: Any = None) -> None:
     row = method_row(method, own)
     console.print(Text(row["name"], style="bold").append(f"  {row['summary']}", style="not bold"))
     options = ", ".join(f"{key}={value}" for key, value in row["options"].items())
-    target = "yes" if method.target_works else "no"
+    target = "yes" if method.needs.target else "no"
     parts = {
         "options": options,
-        "records": f"{'+'.join(method.needs) or 'none'} ({method.memory})",
-        "who works": f"{method.who}; the target must take part: {target}",
-        "rounds": method.rounds,
-        "guarantee": method.guarantee,
-        "paper": method.paper,
-        "avoids": method.avoids,
-        "variants": ", ".join(method.variants),
+        "records": f"{'+'.join(method.needs.records) or 'none'} ({method.about.memory})",
+        "who works": f"{method.about.who}; the target must take part: {target}",
+        "rounds": method.about.rounds,
+        "guarantee": method.about.guarantee,
+        "paper": method.about.paper,
+        "avoids": method.about.avoids,
+        "variants": ", ".join(method.about.variants),
     }
     for title, words in parts.items():
         if words:
@@ -87,14 +87,14 @@ def table_rows(methods: Any) -> list[dict[str, str]]:
             "options": ", ".join(
                 f"{spec.name}={_default(spec)}" for spec in fields(method.options)
             ),
-            "records": "+".join(method.needs) or "none",
-            "their memory": method.memory,
-            "target takes part": "yes" if method.target_works else "no",
-            "who works": method.who,
-            "rounds": method.rounds,
-            "guarantee": method.guarantee,
-            "paper": method.paper,
-            "trap avoided": method.avoids,
+            "records": "+".join(method.needs.records) or "none",
+            "their memory": method.about.memory,
+            "target takes part": "yes" if method.needs.target else "no",
+            "who works": method.about.who,
+            "rounds": method.about.rounds,
+            "guarantee": method.about.guarantee,
+            "paper": method.about.paper,
+            "trap avoided": method.about.avoids,
         }
         for method in methods
     ]

@@ -50,7 +50,8 @@ from pfedul.unlearn.notebook import Notebook
 Step = Callable[[int, Tensors], Tensors]
 """(number of the step, from 1; the state before it) -> the state after it."""
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Context:
     request: int
     spec: str
     notebook: Notebook
-    recalibration: Recalibration = Recalibration()
+    recalibration: Recalibration = field(default_factory=Recalibration)
     request_seed: int | None = None
     away: tuple[str, ...] = ()
     on_step: OnStage = lambda _phase, _done, _of: None

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from helpers.toys import norm_job, one_sample_job
-from pfedul.at_client import ProjectedAscent
-from pfedul.at_client.projected_ascent import ascend_in_ball
 from pfedul.base.tensors import read_tensors
 from pfedul.base.vectors import square_distance
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.unlearn.methods.pga import ProjectedAscent, ascend_in_ball
 from pfedul.unlearn.training import train_shared
 
 BODY = "body.weight"

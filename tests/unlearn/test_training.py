@@ -8,10 +8,9 @@ import torch
 from torch import nn
 
 from helpers.toys import norm_job, one_sample_job
-from pfedul.at_client import SharedTraining
 from pfedul.base.tensors import read_tensors
 from pfedul.personalization import PERSONALIZATIONS, Job
-from pfedul.unlearn.training import set_modes, shared_model, train_shared
+from pfedul.unlearn.training import SharedTraining, set_modes, shared_model, train_shared
 
 BODY = "body.weight"
 KNOWN = 1 / (1 + math.exp(-0.75))
