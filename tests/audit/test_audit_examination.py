@@ -13,12 +13,15 @@ from helpers.auditing import few_draws, rehearse
 from pfedul import Federation
 from pfedul.audit.ask.answers import Answers, ask_all, noisy, surfaces_of
 from pfedul.audit.ask.samples import draw_samples
-from pfedul.audit.attacks.base import View
+from pfedul.audit.attacks import ATTACKS
+from pfedul.audit.attacks.base import Attack, View
+from pfedul.audit.attacks.signals import entropy
 from pfedul.audit.attacks.threshold import THRESHOLD
 from pfedul.audit.evidence.document import examined
 from pfedul.audit.judge.case import NOISE_STEPS, Case, Examiner
 from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.models import one_more_round, recalibrated_only, trained_oracles, untouched_state
+from pfedul.base import registry
 from pfedul.run.retrained import oracle_recipes
 from pfedul.unlearn.options import ForgetOptions
 
@@ -227,6 +230,34 @@ def test_the_evidence_of_an_oracle_as_the_candidate(examiner, memorised):
     assert kinds["target"]["untouched"]["kl"]["value"] > kinds["target"]["kl"]["value"]
     least, most = kinds["test"]["between_oracles"]["kl"]
     assert 0 < least <= most
+
+
+def unsure(view, _references):
+    """An attack of somebody else's: members are answered with less entropy."""
+    sets = (view.members, view.labels.members), (view.nonmembers, view.labels.nonmembers)
+    return tuple(-entropy(*part) for part in sets)
+
+
+def test_an_attack_from_outside_is_in_every_test_control_figure_and_sentence(
+    examiner, memorised, monkeypatch
+):
+    own = Attack("entropy", "entropy attack", "how sure the model is", score=unsure)
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    ATTACKS.register(own)
+    found = Examiner(examiner("oracle 5").case)
+    with few_draws():
+        evidence = examined(found, [], memorised[0].bench, gone={}, on_stage=lambda *_: None)
+    surfaces = {row["surface"] for row in evidence["tests"]}
+    tests = [row for row in evidence["tests"] if row["attack"] == "entropy"]
+    assert [row["surface"] for row in tests] == list(dict.fromkeys(s.name for s in memorised[2]))
+    for part in ("measures", "roc"):
+        rows = [row for row in evidence[part] if row["attack"] == "entropy"]
+        assert {(row["surface"], row["model"]) for row in rows} == {
+            (surface, model) for surface in surfaces - {"worst"} for model in found.case.models
+        }
+    for verdict in (found.judged(found.case.candidate), found.held_out[0].verdict):
+        assert sum("entropy attack: AUC" in reason for reason in verdict.reasons) == len(surfaces)
+    assert {row["attack"] for row in evidence["roc"]} == {"rmia", "entropy"}
 
 
 def test_the_threshold_attack_is_the_share_of_pairs_in_order(memorised):

@@ -1,5 +1,7 @@
 """Through which models an attacker looks: which there are, and what they answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from helpers.toys import QUICK, client_data
 from pfedul import Federation
 from pfedul.audit.ask.answers import ask, noisy, surfaces_of
 from pfedul.audit.ask.samples import draw_samples
-from pfedul.audit.ask.surfaces import SURFACES
+from pfedul.audit.ask.surfaces import SURFACES, newcomer_part
 from pfedul.audit.attacks.rmia import RMIA
 from pfedul.audit.evidence.document import untested_surfaces
 from pfedul.audit.judge.scores import ScoreBook
@@ -253,3 +255,28 @@ def test_a_state_is_what_it_is_made_of(asked):
     for client in state.personal:
         own = federation.personal(client)
         assert all(torch.equal(state.personal[client][name], own[name]) for name in own)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_surfaces_do_not_depend_on_the_name_of_the_personalisation(name, asked):
+    bench = asked[name][0].bench
+    renamed = replace(bench, personalization=replace(bench.personalization, name="mine"))
+    assert [s.name for s in surfaces_of(renamed)] == AVAILABLE[name]
+
+
+def test_the_probe_of_personal_norms_and_head_has_the_mean_of_the_norms_alone(asked):
+    """A personalisation that keeps both: no newcomer has the head, and all need the norms."""
+    federation, state, _, _ = asked["fedbn"]
+    bench = replace(
+        federation.bench,
+        head="head",
+        split=replace(
+            federation.bench.split,
+            personal=(*federation.bench.split.personal, "head.weight"),
+        ),
+    )
+    parts = {
+        client: {**part, "head.weight": torch.zeros(1)} for client, part in state.personal.items()
+    }
+    mean = newcomer_part(bench, replace(state, personal=parts))
+    assert set(mean) == set(federation.bench.split.personal)

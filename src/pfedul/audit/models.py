@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -20,11 +21,11 @@ from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.data import ClientData, parse_backdoor
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
-from pfedul.protocol import LocatePersonal, OnStage, Refusal, Reply, Task
+from pfedul.protocol import OnStage, Refusal, Reply, Task
 from pfedul.run.retrained import Recipe, lend, open_recipe, replies_left, rounds_done
 from pfedul.run.run import Run
 from pfedul.run.training import compute_round
-from pfedul.server.asking import ask_clients
+from pfedul.server.asking import Ask, ask_clients
 from pfedul.server.checks import check_layout
 from pfedul.store.copies import TWIN_COPY, sealed_copy
 from pfedul.store.paths import SHARED_FILE
@@ -145,11 +146,12 @@ def fitted_heads(
     with TemporaryDirectory() as folder:
         initial = Path(folder) / "initial.safetensors"
         initial.write_bytes(encode(read_tensors(run.bench.build_model(), run.bench.split.personal)))
-        return _recalibrated(run, task, targets, shared, lambda _client: initial)
+        ask = partial(ask_clients, run.engine, lambda _client: initial)
+        return _recalibrated(run, ask, task, targets, shared)
 
 
 def _recalibrated(
-    run: Run, task: Task, clients: Sequence[str], shared: Tensors, locate: LocatePersonal
+    run: Run, ask: Ask, task: Task, clients: Sequence[str], shared: Tensors
 ) -> dict[str, Tensors]:
     """Personal tensors of clients after a task; an audit needs those of all of them."""
     layout = run.rules().personal
@@ -157,7 +159,7 @@ def _recalibrated(
     def check(reply: Reply, _client: str) -> str | None:
         return check_layout("personal", reply.personal, layout)
 
-    replies = ask_clients(run.engine, locate, task, clients, shared, check, on_refusal=_give_up)
+    replies = ask(task, clients, shared, check, on_refusal=_give_up)
     return {reply.client: _copied(reply.personal) for reply in replies}
 
 
@@ -271,6 +273,6 @@ def recalibrated_only(run: Run, untouched: State, options: ForgetOptions) -> Sta
     how = options.recalibration() or Recalibration()
     task = Task("recalibrate", 0, recalibration=replace(how, statistics=False))
     clients = list(untouched.personal)
-    new = _recalibrated(run, task, clients, run.shared, run.locate_personal)
+    new = _recalibrated(run, run.ask, task, clients, run.shared)
     personal = {client: {**part, **new[client]} for client, part in untouched.personal.items()}
     return replace(untouched, personal=personal)

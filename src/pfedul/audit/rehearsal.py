@@ -168,12 +168,12 @@ def shown_path(path: Path) -> str:
 def price(run: Run, oracles: Sequence[Recipe], twins: Sequence[Recipe] = ()) -> Price:
     """From what the run's own rounds took."""
     spent = spent_on_rounds(run.store.ledger)
-    missing = [
+    missing, missing_twins = (
         sum(1 for recipe in kind if replies_left(run, [recipe])) for kind in (oracles, twins)
-    ]
+    )
     todo = replies_left(run, [*oracles, *twins])
-    cached = len(oracles) + len(twins) - sum(missing)
-    return Price(*missing, cached, todo * spent.cpu_seconds / max(1, spent.replies))
+    cached = len(oracles) + len(twins) - missing - missing_twins
+    return Price(missing, missing_twins, cached, todo * spent.cpu_seconds / max(1, spent.replies))
 
 
 def rehearse(rehearsal: Rehearsal, on_stage: OnStage | None = None) -> Audit:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import torch
 
 from pfedul.audit.ask.answers import Answers, ask, surfaces_of
@@ -29,6 +28,7 @@ from pfedul.compare.cells import Result
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.process import CellTask, Common
 from pfedul.compare.shared_model import shared_accuracy
+from pfedul.engine.processes import unpickle_bench
 from pfedul.errors import MethodFailed, PfedulError
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.run import Run
@@ -69,7 +69,7 @@ def _heading(task: CellTask) -> Result:
 
 def _result(task: CellTask, on_stage: OnStage) -> Result:
     common, checkpoint = task.common, task.checkpoint
-    bench: Workbench = cloudpickle.loads(common.bench)
+    bench = unpickle_bench(common.bench)
     with closing(_branch(task, bench)) as branch:
         outcome = _outcome(branch, task, on_stage)
         state = state_of(branch, branch.clients, checkpoint.stale, checkpoint.clusters)

@@ -22,6 +22,7 @@ from pathlib import Path
 import cloudpickle
 import torch
 
+from pfedul.base.registry import registered_entries, restore_entries
 from pfedul.base.tensors import Tensors
 from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
@@ -191,12 +192,20 @@ class ProcessesEngine:
 def pickle_bench(bench: Workbench) -> bytes:
     """The bench as it travels to another process, functions of the user's script included."""
     try:
-        return bytes(cloudpickle.dumps(bench))
+        return bytes(cloudpickle.dumps((bench, registered_entries())))
     except Exception as error:
         raise PfedulError(
             f"The model or the data cannot be sent to worker processes ({error}); "
             "use the engine 'inline'."
         ) from error
+
+
+def unpickle_bench(pickled: bytes) -> Workbench:
+    """The bench again, in a process that then knows what was registered at run time."""
+    bench, entries = cloudpickle.loads(pickled)
+    restore_entries(entries)
+    result: Workbench = bench
+    return result
 
 
 def worker_environment() -> dict[str, str]:

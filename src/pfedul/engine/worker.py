@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-import cloudpickle
 import torch
 
 from pfedul.base.tensorfile import read_file
 from pfedul.base.threads import warm_up
 from pfedul.client import Scratch, perform, scratch_of
 from pfedul.engine.messages import Answer, Failure, Order, Setup, attach_data, make_answer
+from pfedul.engine.processes import unpickle_bench
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError
 from pfedul.protocol import Workbench
@@ -46,7 +46,7 @@ def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
     """The bench with its data attached, and a model of its own."""
     torch.set_default_dtype(setup.default_dtype)
     warm_up()
-    bench: Workbench = cloudpickle.loads(setup.bench)
+    bench = unpickle_bench(setup.bench)
     bench = replace(bench, data=attach_data(bench.data, data, setup.data))
     return bench, scratch_of(bench)
 

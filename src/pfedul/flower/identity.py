@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from flwr.serverapp import Grid
 
 from pfedul.base.tensorfile import is_digest
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids
 from pfedul.engine.flower.wire import Order, clean_text
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation

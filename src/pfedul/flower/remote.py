@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.tensors import read_tensors
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids
 from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation

@@ -16,7 +16,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config

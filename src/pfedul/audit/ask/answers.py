@@ -98,8 +98,8 @@ def noisy(answers: Answers, scale: float, seed: int) -> Answers:
         return logits + scale * stream.standard_normal(logits.shape)
 
     def view(one: View) -> View:
-        sets = one.members, one.nonmembers, one.population
-        return View(one.name, *map(shaken, sets), labels=one.labels)
+        members, nonmembers = shaken(one.members), shaken(one.nonmembers)
+        return View(one.name, members, nonmembers, shaken(one.population), one.labels)
 
     return Answers(
         {surface: tuple(map(view, views)) for surface, views in answers.views.items()},

@@ -61,7 +61,7 @@ def logits_from_heads(
     part, inputs = _part_that_differs(bench, model, personals, samples)
     answers = {}
     for client, personal in personals.items():
-        load_tensors(model, fresh, shared, personal)  # all, so that nothing is the client's before
+        load_tensors(model, fresh, shared, personal)  # all: nothing of the client before is left
         answers[client] = logits_of(part, inputs)
     return answers
 

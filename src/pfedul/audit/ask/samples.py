@@ -60,8 +60,8 @@ class AuditSamples:
         """The answers to `asked`, cut into the three sets."""
         inside = len(self.labels.members)
         outside = inside + len(self.labels.nonmembers)
-        sets = logits[:inside], logits[inside:outside], logits[outside:]
-        return View(name, *sets, labels=self.labels)
+        members, nonmembers = logits[:inside], logits[inside:outside]
+        return View(name, members, nonmembers, logits[outside:], self.labels)
 
     def counts(self) -> dict[str, int]:
         """How many samples of each kind there are."""

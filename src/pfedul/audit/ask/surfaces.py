@@ -2,7 +2,7 @@
 
 The target's own personal part is deleted, so the question is what the others' models
 show, what the target (or a backup) sees that kept its personal part, and what the
-shared features hold for whoever fits a fresh head to them.
+shared features reveal to an attacker who fits a fresh head to them.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def _shared_model(bench: Workbench, samples: AuditSamples, state: State) -> View
 def _stale(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """Each target's samples through its own part; the population through all of them."""
     parts = [_through_own_part(bench, samples, state, target) for target in samples.members]
-    sets = [np.concatenate(part) for part in zip(*parts, strict=True)]
-    population = np.tile(samples.labels.population, len(parts))
-    return (View("stale", *sets, labels=replace(samples.labels, population=population)),)
+    members, nonmembers, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+    labels = replace(samples.labels, population=np.tile(samples.labels.population, len(parts)))
+    return (View("stale", members, nonmembers, others, labels),)
 
 
 def _through_own_part(
@@ -79,7 +79,7 @@ def _through_own_part(
 def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """A regression on the features of those who stay, asked about the targets' samples."""
     model = bench.build_model()
-    load_tensors(model, state.shared, _newcomer(bench, state))
+    load_tensors(model, state.shared, newcomer_part(bench, state))
     classes = int(max(labels_of(samples.asked).max(), labels_of(samples.fitting).max())) + 1
     fitted = _Probe(_features(bench, model, samples.fitting), samples.fitting, classes)
     return (samples.view("probe", fitted(_features(bench, model, samples.asked))),)
@@ -109,7 +109,7 @@ class _Probe:
         several = len(np.unique(known)) > 1
         rule = LogisticRegression(max_iter=200) if several else DummyClassifier()
         with warnings.catch_warnings():
-            # All models have the same number of steps; a probe short of its optimum is one, too.
+            # All models have the same number of steps, so a probe may stop short of its optimum.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._pipeline = make_pipeline(StandardScaler(), rule).fit(features, known)
         self._columns = self._pipeline[-1].classes_
@@ -122,21 +122,14 @@ class _Probe:
         return answers
 
 
-def _newcomer(bench: Workbench, state: State) -> Tensors:
-    """Normalisation that is personal is the mean of the remaining clients'; heads are not used."""
-    names = bench.split.personal
-    if bench.head is not None or _is_whole(bench) or not names:
-        return {}
+def newcomer_part(bench: Workbench, state: State) -> Tensors:
+    """Personal tensors below the head are means of the remaining clients'; heads are not used."""
+    names = () if bench.split.keeps_whole_models else bench.split.personal_features(bench.head)
     parts = list(state.personal.values())
     return {
         name: torch.stack([part[name].double() for part in parts]).mean(0).to(parts[0][name].dtype)
         for name in names
     }
-
-
-def _is_whole(bench: Workbench) -> bool:
-    """Ditto: the personal part is a model by itself."""
-    return set(bench.split.personal) == set(bench.split.shared)
 
 
 def _no_personal_models(bench: Workbench) -> str | None:
@@ -148,13 +141,13 @@ def _no_personal_models(bench: Workbench) -> str | None:
 def _no_stale_part(bench: Workbench) -> str | None:
     if not bench.split.personal:
         return "nothing is personal, so the target has no part to keep"
-    if _is_whole(bench):
+    if bench.split.keeps_whole_models:
         return "the part that the target kept is a whole model, which no removal can reach"
     return None
 
 
 def _no_shared_model(bench: Workbench) -> str | None:
-    if not bench.split.personal or _is_whole(bench):
+    if not bench.split.personal or bench.split.keeps_whole_models:
         return None
     return "the shared tensors are no whole model"
 

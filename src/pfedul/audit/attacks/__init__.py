@@ -2,7 +2,7 @@
 
 Backdoor and distance are checks with inputs of their own (`judge/case.py`,
 `judge/distances.py`), and so is relearn time (`evidence/relearning.py`).
-Another package adds an attack with `ATTACKS.register` or an entry point.
+Another package adds an attack by an entry point or `ATTACKS.register`.
 """
 
 from pfedul.audit.attacks.base import Attack as Attack
@@ -15,5 +15,12 @@ from pfedul.audit.attacks.ulira import ULIRA
 from pfedul.base.registry import Registry
 
 ATTACKS: Registry[Attack] = Registry(
-    "attack", THRESHOLD, LOGISTIC, RMIA, KLOM_ATTACK, FORGETTING_QUALITY, ULIRA
+    "attack",
+    THRESHOLD,
+    LOGISTIC,
+    RMIA,
+    KLOM_ATTACK,
+    FORGETTING_QUALITY,
+    ULIRA,
+    group="pfedul.attacks",
 )

@@ -9,7 +9,7 @@ below 0.5 on noise, so each half is judged by itself and the two are averaged. E
 half fits the rule for the other, which makes their errors agree; so the ends of the
 two intervals are averaged as well, as if the errors agreed fully: rather too wide
 than too narrow. The direction is fitted: a target that stands out by a *high* loss
-is found, too.
+is found as well.
 
 Where every sample needs a score of its own (`logistic_scores`), to compare models sample
 by sample, scores become percentiles within their half: two halves of percentiles are
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, half_places, halves
-from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, by_name
+from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, averaged, by_name
 from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure, share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_figure
@@ -55,7 +55,7 @@ def logistic_attack(
     found = [
         _judge(fit, tried, seed, draws, level) for fit, tried in ((folds[0], folds[1]), folds[::-1])
     ]
-    return by_name(*(_mean(left, right) for left, right in zip(*found, strict=True)))
+    return by_name(*map(averaged, zip(*found, strict=True)))
 
 
 def logistic_scores(
@@ -128,13 +128,6 @@ def _fitted(group: Group) -> Callable[[Array], Array]:
     model = LogisticRegression(class_weight="balanced", max_iter=1000)
     model.fit((both - centre) / spread, is_member)
     return lambda rows: model.decision_function((rows - centre) / spread)
-
-
-def _mean(left: Figure, right: Figure) -> Figure:
-    assert left.interval is not None
-    assert right.interval is not None
-    low, high = np.mean([left.interval, right.interval], axis=0)
-    return Figure(left.metric, (left.value + right.value) / 2, (float(low), float(high)))
 
 
 def _score(view: View, _references: Sequence[View]) -> Pair:

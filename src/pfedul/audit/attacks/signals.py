@@ -38,7 +38,7 @@ def loss(logits: ArrayLike, labels: ArrayLike) -> Array:
 
 
 def entropy(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """Of the predicted distribution; the labels are only checked.
+    """Entropy of the predicted distribution; the labels are only checked.
 
     >>> entropy([[0.0, 0.0], [1000.0, 0.0]], [0, 1]) / np.log(2)
     array([1., 0.])

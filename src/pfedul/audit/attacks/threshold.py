@@ -1,4 +1,4 @@
-"""Loss threshold: whoever has a low loss is called a member. The weakest attack: a sanity check.
+"""Loss threshold: samples with a low loss are called members. The weakest attack: a sanity check.
 
 S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha, "Privacy risk in machine learning",
 IEEE CSF 2018 (arXiv 1709.01604). They use the mean training loss as the threshold,

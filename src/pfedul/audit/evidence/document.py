@@ -127,7 +127,7 @@ def _measures(examiner: Examiner, unlearned: Sequence[Answers]) -> list[Row]:
 
 
 def _ulira(rows: Sequence[Row]) -> Figure | None:
-    """The surface on which unlearned models are told from retrained ones best."""
+    """The surface on which unlearned models differ most clearly from retrained ones."""
     found = [row for row in rows if row["attack"] == ULIRA.name]
     if not found:
         return None

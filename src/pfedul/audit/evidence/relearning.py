@@ -36,7 +36,7 @@ _ROUNDING = 1e-12  # 0.9 - 0.1 must be within 0.1 of 0.9
 
 
 def old_accuracy(samples: AuditSamples, untouched: Answers) -> float:
-    """Of the targets' own models on their training samples, before the removal."""
+    """Accuracy of the targets' own models on their training samples, before the removal."""
     surface = "stale" if "stale" in untouched.views else "shared"
     right = untouched.views[surface][0].members.argmax(axis=1) == samples.labels.members
     return float(right.mean())

@@ -1,6 +1,6 @@
 """One case, examined: the candidate and every control by the same procedure.
 
-A control is judged as the candidate is, beside the same oracles and the same untouched
+A control is judged as the candidate is, against the same oracles and the same untouched
 model. So what an audit says of the candidate can be weighed by what it says of models
 for which the right answer is known.
 """
@@ -90,7 +90,7 @@ class Examiner:
         self.book = ScoreBook()
 
     def findings(self, model: Answers, oracles: Sequence[Answers]) -> list[Finding]:
-        """What every attack on every surface says of a model beside these oracles."""
+        """What every attack on every surface says of a model compared with these oracles."""
         pairs = [
             (surface, attack)
             for surface in self.case.surfaces
@@ -125,15 +125,15 @@ class Examiner:
         held_out: Sequence[Verdict] = (),
         untested: Mapping[str, str] | None = None,
     ) -> Verdict:
-        """The verdict on a model, beside all oracles of the case unless others are given."""
-        beside = self.case.oracles if oracles is None else oracles
+        """The verdict on a model, against all oracles of the case unless others are given."""
+        against = self.case.oracles if oracles is None else oracles
         return judge(
-            self.findings(model, beside) if beside else [],
-            oracles=len(beside),
+            self.findings(model, against) if against else [],
+            oracles=len(against),
             target=self.case.target,
-            guard=self._guard(model, beside) if beside else None,
+            guard=self._guard(model, against) if against else None,
             ulira=ulira,
-            backdoor=self.backdoor(model, beside) if beside else None,
+            backdoor=self.backdoor(model, against) if against else None,
             held_out=held_out,
             untested=untested,
         )
@@ -156,7 +156,7 @@ class Examiner:
         )
 
     def trigger_success(self, model: Answers) -> Figure:
-        """Of the planted trigger, through the remaining clients' models; their mean."""
+        """How often the planted trigger works through the remaining clients' models, averaged."""
         samples = self.case.samples
         assert samples.backdoor is not None
         found = [

@@ -1,4 +1,4 @@
-"""How far answers are from the oracles', beside how far two oracles are from each other."""
+"""How far answers are from the oracles', next to how far two oracles are from each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 def distances(
     candidate: Answers, oracles: Sequence[Answers], untouched: Answers | None
 ) -> list[Row]:
-    """Divergence and agreement with the oracles, beside that between two oracles."""
+    """Divergence and agreement with the oracles, next to that between two oracles."""
     return [
         {
             "samples": kind,
@@ -53,7 +53,7 @@ def distance_figures(
 
 
 def between_oracles(oracles: Sequence[Answers], kind: str) -> Row | None:
-    """The least and the largest distance between two oracles; None where there are no two."""
+    """The least and the largest distance between two oracles; None for fewer than two."""
     pairs = [distance_figures(one, [other], kind) for one, other in permutations(oracles, 2)]
     if not pairs:
         return None

@@ -128,7 +128,7 @@ def passes(verdict: Verdict, held_out: bool = False) -> bool:
 
 
 def accuses(verdict: Verdict) -> bool:
-    """Was something held against the model? Lack of evidence is no accusation.
+    """Was something held against the model? Lack of evidence is not an accusation.
 
     >>> accuses(Verdict("over-forgotten", "")), accuses(Verdict("not enough evidence", ""))
     (True, False)

@@ -6,10 +6,10 @@
 3. Otherwise, where the candidate stands out *below* the oracles: over-forgotten. The
    logistic attack fits its own direction and takes that for a leak; on a surface where
    another attack says "below", its leak is that very thing and counts as such.
-4. Otherwise, a surface on which the untouched model is told from the oracles, while the
-   candidate is told from neither by any attack: not enough evidence. Where another
+4. Otherwise, a surface on which the untouched model differs from the oracles, while the
+   candidate differs from neither under any attack: not enough evidence. Where another
    attack on the same surface settles it, the weaker one adds no doubt.
-5. Otherwise, where the untouched model is nowhere told from the oracles: nothing
+5. Otherwise, where the untouched model differs from the oracles nowhere: nothing
    measurable to forget. That is a useful answer, not a failed audit.
 6. Otherwise: forgotten, within the spread of retraining.
 

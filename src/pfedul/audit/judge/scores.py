@@ -2,7 +2,7 @@
 
 RMIA compares a model with reference models that never saw the sample: oracles. An oracle
 cannot be its own reference, so each is left out in turn: in the fold of oracle k the others
-are the references, for oracle k itself and for whoever is compared with it.
+are the references, for oracle k itself and for every model compared with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ScoreBook:
     def of(
         self, attack: Attack, surface: str, model: Answers, references: Sequence[Answers] = ()
     ) -> Scores:
-        """Of one model, with one choice of references: a single fold."""
+        """Scores of one model, with one choice of references: a single fold."""
         used = tuple(references) if attack.needs_references else ()
         key = (attack.name, surface, model, *used)  # holds them: ids would be given out again
         if key not in self._known:
@@ -36,7 +36,7 @@ class ScoreBook:
     def folded(
         self, attack: Attack, surface: str, model: Answers, oracles: Sequence[Answers]
     ) -> Scores:
-        """Of a model compared with oracles: one fold for each oracle that is left out."""
+        """Scores of a model compared with oracles: one fold for each oracle that is left out."""
         if not attack.needs_references:
             return self.of(attack, surface, model)
         folds = [self.of(attack, surface, model, others) for others in _without_each(oracles)]
@@ -46,7 +46,7 @@ class ScoreBook:
         )
 
     def of_oracles(self, attack: Attack, surface: str, oracles: Sequence[Answers]) -> list[Scores]:
-        """Of each oracle, the others being its references."""
+        """Scores of each oracle, with the others as its references."""
         return [
             self.of(attack, surface, oracle, others)
             for oracle, others in zip(oracles, _without_each(oracles), strict=True)

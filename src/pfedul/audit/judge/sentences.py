@@ -59,7 +59,7 @@ def number(figure: Figure, decimals: int = 2) -> str:
     return f"{figure.value:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
-def auc_beside_retraining(comparison: Comparison) -> str:
+def auc_and_retraining(comparison: Comparison) -> str:
     """The candidate's AUC, the oracles', and the one before the removal if it is known."""
     words = f"AUC {number(comparison.candidate)} where retraining gives {retrained(comparison):.2f}"
     if comparison.untouched is not None:
@@ -87,14 +87,14 @@ def reason(finding: Finding) -> str:
         meaning += ", but told from the model before the removal"
     return (
         f"Through {surface(finding.surface)}, {ATTACKS[finding.attack].title}: "
-        f"{auc_beside_retraining(found)}. Difference {number(found.difference, 3)}, "
+        f"{auc_and_retraining(found)}. Difference {number(found.difference, 3)}, "
         f"corrected for the number of tests; one oracle lies up to {found.spread:.3f} "
         f"from the others: {meaning}."
     )
 
 
 def backdoor_reason(backdoor: TriggerFinding) -> str:
-    """The trigger's success, always beside the oracles'."""
+    """The trigger's success, always next to the oracles'."""
     highest = max(oracle.value for oracle in backdoor.oracles)
     words = {
         "leak": "it still works",
@@ -124,7 +124,7 @@ def guard_reason(guard: Guard) -> str:
 
 
 def ulira_reason(accuracy: Figure) -> str:
-    """Whether unlearned models as such can be told from retrained ones."""
+    """Whether unlearned models as such are distinguishable from retrained ones."""
     told = "told apart" if ends(accuracy)[0] > accuracy.metric.best else "not told apart"
     return f"U-LiRA accuracy {number(accuracy)}: unlearned and retrained models are {told}."
 
@@ -145,7 +145,7 @@ def _decided_by_attacks(rules: Rules, verdict: str) -> str:
     found = rules.strongest
     opening = _OPENINGS["false alarm" if verdict == NOT_ENOUGH and rules.fallen else verdict]
     who = opening.format(through=surface(found.surface), whose=rules.target)
-    return f"{who}: {auc_beside_retraining(found.comparison)}."
+    return f"{who}: {auc_and_retraining(found.comparison)}."
 
 
 def _decided_by_a_check(rules: Rules) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pfedul.data.client_ids import check_ids, numbered_ids
+from pfedul.data.checks import check_ids, numbered_ids
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import SUPERLINK, Layout
 from pfedul.store.ledger import Ledger
