@@ -20,8 +20,7 @@ from typing import Any
 
 from fidelity import middle_client
 from pfedul import Federation
-from pfedul.audit.levels import level_of
-from pfedul.audit.rehearsal import Rehearsal, rehearse
+from pfedul.audit.rehearsal import Rehearsal, level_of, rehearse
 from pfedul.store.audits import Audit, read_audits
 from pfedul.unlearn.options import ForgetOptions
 from speed import write_page

@@ -26,9 +26,17 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.audit.judge.findings import Finding, ends
+from pfedul.audit.judge.findings import (
+    FORGOTTEN,
+    NOT_ENOUGH,
+    NOT_FORGOTTEN,
+    Finding,
+    Verdict,
+    accuses,
+    ends,
+)
 from pfedul.audit.judge.paired_test import Scores, compare
-from pfedul.audit.judge.verdict import FORGOTTEN, NOT_ENOUGH, NOT_FORGOTTEN, Verdict, accuses, judge
+from pfedul.audit.judge.verdict import judge
 
 Array = NDArray[np.float64]
 

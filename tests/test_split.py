@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.toys import WithNorm
 from pfedul.errors import PfedulError
 from pfedul.models import build_model, resnet18
 from pfedul.split import (
@@ -128,13 +129,10 @@ def test_every_shared_parameter_is_in_exactly_one_layer(model_and_split):
     assert all(layer.tensors for layer in split.layers)
 
 
-def test_counts_of_layers_and_share_agree_with_the_model(model_and_split):
+def test_counts_of_layers_agree_with_the_model(model_and_split):
     model, split = model_and_split
-    total = sum(parameter.numel() for parameter in model.parameters())
-    shared = sum(layer.parameters for layer in split.layers)
-    expected = 1.0 if split.personal == split.shared else 1 - shared / total
-    assert split.personal_share == pytest.approx(expected)
-    assert sum(split.sizes[name] for name in split.parameter_names) == total
+    shared = {id(p): p.numel() for name, p in model.named_parameters() if name in split.shared}
+    assert sum(layer.parameters for layer in split.layers) == sum(shared.values())
 
 
 def test_splitting_leaves_the_model_as_it_was(model_and_split):
@@ -151,24 +149,20 @@ def test_splitting_leaves_the_model_as_it_was(model_and_split):
 def test_all_shared_keeps_nothing_personal():
     split = split_all_shared(nested())
     assert split.personal == ()
-    assert split.personal_share == 0.0
 
 
 def test_whole_is_all_shared_and_all_personal():
     split = split_whole(nested())
     assert split.shared == split.personal == tuple(nested().state_dict())
     assert split.layers == split_all_shared(nested()).layers
-    assert split.personal_share == split.personal_state_share == 1.0
 
 
 def test_head_split_of_a_toy():
     split = split_head(nested())
     assert split.personal == ("2.weight", "2.bias")
-    # 4*3+3 and 2*3 (BatchNorm), 3*3+3 and 2*3 (LayerNorm), 3*2+2 in the head
-    assert split.personal_share == 8 / (15 + 6 + 12 + 6 + 8)
 
 
-def test_norm_split_of_a_toy_counts_statistics_only_in_the_state():
+def test_norm_split_of_a_toy_has_the_statistics():
     split = split_norm(nested())
     assert split.personal == (
         "0.1.weight",
@@ -177,8 +171,6 @@ def test_norm_split_of_a_toy_counts_statistics_only_in_the_state():
         "0.1.running_var",
         "0.1.num_batches_tracked",
     )
-    assert split.personal_share == 6 / 47
-    assert split.personal_state_share == (6 + 7) / (47 + 7)
 
 
 # Which head.
@@ -366,14 +358,12 @@ def test_a_tensor_tied_to_the_head_is_personal_under_both_names():
     split = split_head(TiedLanguageModel(), "decoder")
     assert split.personal == ("embedding.weight", "decoder.weight", "decoder.bias")
     assert split.shared == ("body.weight", "body.bias")
-    assert split.personal_share == 50 / 70
 
 
 def test_a_module_that_is_used_twice_is_personal_under_both_names():
     norm = nn.BatchNorm1d(3)
     split = split_norm(nn.Sequential(nn.Linear(3, 3), norm, nn.Linear(3, 3), norm))
     assert split.shared == ("0.weight", "0.bias", "2.weight", "2.bias")
-    assert split.personal_share == 6 / 30
 
 
 # ResNet-18.
@@ -414,12 +404,16 @@ def test_resnet18_layers_hold_convolutions_and_the_head_only_under_fedbn():
     assert not any("bn" in name for names in layers.values() for name in names)
 
 
-def test_personal_share_of_resnet18():
+def test_shared_parameters_of_resnet18():
     model = resnet18()
     # The head is 512 * 10 + 10; the BatchNorms have 4800 channels in all.
-    assert split_head(model).personal_share == 5_130 / 11_173_962
-    assert split_norm(model).personal_share == 9_600 / 11_173_962
-    assert split_norm(model).personal_state_share == (4 * 4_800 + 20) / (11_173_962 + 9_620)
+    shared = {
+        split: sum(layer.parameters for layer in split(model).layers)
+        for split in (split_all_shared, split_head, split_norm)
+    }
+    assert shared[split_all_shared] == 11_173_962
+    assert shared[split_head] == 11_173_962 - 5_130
+    assert shared[split_norm] == 11_173_962 - 9_600
 
 
 # BatchNorm traps, each of them seen in a public framework.
@@ -480,3 +474,20 @@ def test_running_statistics_never_enter_layers_or_parameter_names():
     grouped = {name for layer in split.layers for name in layer.tensors}
     assert not any("running" in name or "tracked" in name for name in grouped)
     assert grouped == split.parameter_names
+
+
+def test_a_split_says_what_makes_features_personal():
+    model = WithNorm()
+    assert split_all_shared(model).personal_features("head") == ()
+    assert split_head(model).personal_features("head") == ()
+    assert split_head(model).personal_features(None) == ("head.weight", "head.bias")
+    assert split_norm(model).personal_features("head") == split_norm(model).personal != ()
+    below = tuple(name for name in split_whole(model).shared if not name.startswith("head."))
+    assert split_whole(model).personal_features("head") == below
+
+
+def test_only_a_split_that_keeps_everything_keeps_whole_models():
+    model = WithNorm()
+    others = [split(model) for split in (split_all_shared, split_head, split_norm)]
+    assert split_whole(model).keeps_whole_models
+    assert not any(split.keeps_whole_models for split in others)

@@ -7,7 +7,7 @@ linear in the values. So the mean of clients' values is the mean of their change
 do not densify, and the mean of factors is the mean of products, which it is not where
 both factors are trained (Sun et al., ICLR 2024, FFA-LoRA).
 
-An adapter can be dropped again, to the last bit, by whoever keeps the frozen tensors:
+An adapter can be dropped again, to the last bit, if the frozen tensors are kept:
 adding and subtracting again would not give the same bits.
 """
 
@@ -26,7 +26,7 @@ from pfedul.base.tensors import Tensors
 
 @dataclass(frozen=True)
 class AdapterKind:
-    """What every client must know alike: the kind, its size and the seed of its directions."""
+    """What all clients must agree on: the kind, its size and the seed of its directions."""
 
     adapter: str = "sparse"
     density: float = 0.05
@@ -97,7 +97,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Adapted:
-    """Frozen tensors and the adapter beside them: nothing is lost."""
+    """Frozen tensors, and the adapter next to them."""
 
     frozen: Tensors
     adapter: Adapter

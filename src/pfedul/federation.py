@@ -121,8 +121,7 @@ class Federation(Run):
         written into the ledger, and holds for a later `forget` with the same hashes.
         """
         # Imported here: attacks take a second to import that others need not wait for.
-        from pfedul.audit.levels import level_of
-        from pfedul.audit.rehearsal import Rehearsal, rehearse
+        from pfedul.audit.rehearsal import Rehearsal, level_of, rehearse
 
         chosen, forgetting = level_of(level, oracles), ForgetOptions(**options)
         return rehearse(Rehearsal(self, targets, forgetting, tuple(away), chosen), on_stage)

@@ -1,8 +1,8 @@
 """What is shared, what is personal, and which layers: the object that defines a personalisation.
 
-Names are those of the state dict, parameters and buffers alike, so that
-running statistics travel with the layer they belong to. Normalisation layers
-are found by module type, never by the letters in a name. A tied tensor (one
+Names are those of the state dict, parameters and buffers alike, so running
+statistics travel with the layer they belong to. Normalisation layers are
+recognised by module type, never by the letters in a name. A tied tensor (one
 parameter under several names) is on one side of the split and in one layer
 under all its names, and is counted once.
 
@@ -14,7 +14,6 @@ Papers: FedAvg (McMahan et al., AISTATS 2017), FedPer (Arivazhagan et al.,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
@@ -27,7 +26,7 @@ LayerGroups = Mapping[str, Sequence[str]]
 """Layer name -> dotted names of modules (with all beneath them) or of single parameters."""
 
 ROOT_LAYER = "(root)"
-"""The layer of parameters that belong to the model itself and to none of its submodules."""
+"""The layer of parameters that belong to the model itself, not to a submodule."""
 
 # _NormBase is the base of all BatchNorm and InstanceNorm classes.
 _NORMALISATIONS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -48,45 +47,41 @@ class Layer:
 class Split:
     """Which tensors of a model are aggregated and which stay with a client.
 
-    `sizes` has the number of elements of each tensor; a tied tensor counts
-    under its first name and is zero under the others. `first_names` has the first
-    name of each tensor, which is its own unless it is tied.
+    `first_names` has the first name of each tensor, which is its own unless it is tied.
     """
 
     shared: tuple[str, ...]
     personal: tuple[str, ...]
     layers: tuple[Layer, ...]
     parameter_names: frozenset[str]
-    sizes: Mapping[str, int]
     first_names: Mapping[str, str]
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The shared parameters, a tied one under its first name only: what norms are over."""
+        """The shared parameters, a tied one under its first name only; norms are over these."""
         names = (name for name in self.shared if name in self.parameter_names)
         return tuple(name for name in names if self.first_names[name] == name)
 
     def agreeing(self, shared: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The same tensors, a tied one with the value of its first name under all its names."""
+        """The same tensors; a tied one has the value of its first name under all its names."""
         return {name: shared[self.first_names[name]] for name in shared}
 
+    @property
+    def keeps_whole_models(self) -> bool:
+        """Whether each client has a whole model of its own next to the shared one, as in Ditto."""
+        return set(self.personal) == set(self.shared)
+
+    def personal_features(self, head: str | None) -> tuple[str, ...]:
+        """The personal tensors outside the head, which make a client's features its own.
+
+        All of them if nothing is known of a head (None).
+        """
+        own = () if head is None else _beneath(self.personal, head)
+        return tuple(name for name in self.personal if name not in own)
+
     def beside_shared(self, personal: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The personal part under which the shared tensors work; none of it in Ditto."""
+        """The personal tensors that complete the shared ones to a model; none in Ditto."""
         return {name: tensor for name, tensor in personal.items() if name not in self.shared}
-
-    @property
-    def personal_share(self) -> float:
-        """Personal parameters as a share of the parameters of one model, 0 to 1."""
-        return self._personal_share_of(self.parameter_names)
-
-    @property
-    def personal_state_share(self) -> float:
-        """As `personal_share`, with buffers such as running statistics counted too."""
-        return self._personal_share_of(self.sizes.keys())
-
-    def _personal_share_of(self, names: AbstractSet[str]) -> float:
-        personal = sum(self.sizes[name] for name in self.personal if name in names)
-        return personal / sum(self.sizes[name] for name in names)
 
 
 def split_all_shared(model: nn.Module, *, layers: LayerGroups | None = None) -> Split:
@@ -124,13 +119,13 @@ def split_whole(model: nn.Module, *, layers: LayerGroups | None = None) -> Split
 
 
 def head_of(model: nn.Module, override: str | None = None) -> str:
-    """The dotted name of the head: as told, as the model declares, or its last linear layer."""
+    """The dotted name of the head: `override`, the declared one, or the last linear layer."""
     declared = getattr(model, "head_name", None) if override is None else override
     head = _last_linear(model) if declared is None else str(declared)
     names = _parameter_names(model)
     if head not in _modules(model) or not _beneath(names, head):
         owners = dict.fromkeys(_owner(name) for name in names if "." in name)
-        # The last few only: heads stand at the end, and a deep model has too many to print.
+        # The last few only: heads are at the end, and a deep model has too many to print.
         known = ", ".join(list(owners)[-3:]) or "none"
         raise PfedulError(
             f"The head '{head}' is not a submodule with parameters; "
@@ -170,8 +165,8 @@ def _split(model: nn.Module, personal: Iterable[str], groups: LayerGroups | None
     tensors = _tensors(model)
     first = _first_names(tensors)
     parameter_names = frozenset(_parameter_names(model))
-    # By first names, so that a tied tensor is never personal under one name and shared under
-    # another: which of the two values a model held would depend on the order of loading.
+    # By first names: were a tied tensor personal under one name and shared under another,
+    # the order of loading would decide which of the two values a model holds.
     kept = {first[name] for name in personal}
     shared = tuple(name for name in tensors if first[name] not in kept)
     if parameter_names.isdisjoint(shared):
@@ -179,13 +174,11 @@ def _split(model: nn.Module, personal: Iterable[str], groups: LayerGroups | None
             "No parameter of this model is left to share; choose a smaller head "
             "or a personalisation that keeps less of the model personal."
         )
-    sizes = {name: tensors[name].numel() if first[name] == name else 0 for name in tensors}
     return Split(
         shared=shared,
         personal=tuple(name for name in tensors if first[name] in kept),
         layers=_layers(model, [name for name in shared if name in parameter_names], groups),
         parameter_names=parameter_names,
-        sizes=sizes,
         first_names=first,
     )
 
@@ -213,7 +206,7 @@ def _layer_names(model: nn.Module, names: list[str], groups: LayerGroups | None)
     if groups is None:
         return _layer_by_module(model, names)
     _check_known(model, groups)
-    return _layer_as_told(names, groups)
+    return _layer_by_groups(names, groups)
 
 
 def _layer_by_module(model: nn.Module, names: list[str]) -> dict[str, str]:
@@ -230,7 +223,7 @@ def _layer_by_module(model: nn.Module, names: list[str]) -> dict[str, str]:
     return {name: layer_of_owner[_owner(name)] for name in names}
 
 
-def _layer_as_told(names: list[str], groups: LayerGroups) -> dict[str, str]:
+def _layer_by_groups(names: list[str], groups: LayerGroups) -> dict[str, str]:
     layer_of: dict[str, str] = {}
     for layer, members in groups.items():
         for name in (name for member in members for name in _beneath(names, member)):

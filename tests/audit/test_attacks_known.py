@@ -5,38 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from pfedul.audit.attacks import (
-    auc,
-    backdoor_attack,
-    bins_for,
-    distance_attack,
-    final_score,
-    klom,
-    logistic_attack,
-    relearn,
-    rmia_attack,
-    rmia_scores,
-    roc,
-    threshold_attack,
-    tpr_at_fpr,
-    ulira_attack,
-)
+from pfedul.audit.attacks.backdoor import backdoor_attack
+from pfedul.audit.attacks.distance import distance_attack
 from pfedul.audit.attacks.forgetting_quality import epsilon, epsilons, points_of
 from pfedul.audit.attacks.intervals import (
     clopper_pearson,
-    smallest_visible_auc,
     stratified_bootstrap,
+    student_quantile,
 )
-from pfedul.audit.attacks.relearn import epochs_to_return
-from pfedul.audit.attacks.signals import (
-    confidence,
-    correctness,
-    entropy,
-    logit_scaled_confidence,
-    loss,
-    margin,
-)
-from pfedul.audit.attacks.threshold import best_threshold
+from pfedul.audit.attacks.klom import bins_for, klom
+from pfedul.audit.attacks.logistic import logistic_attack
+from pfedul.audit.attacks.rmia import rmia_scores
+from pfedul.audit.attacks.roc import auc, roc, tpr_at_fpr
+from pfedul.audit.attacks.signals import confidence, correctness, entropy, loss, margin
+from pfedul.audit.attacks.threshold import best_threshold, threshold_attack
+from pfedul.audit.attacks.ulira import ulira_attack
 from pfedul.errors import PfedulError
 
 
@@ -52,7 +35,7 @@ def test_signals_of_a_distribution_known_by_hand():
 
 def test_signals_do_not_saturate():
     logits = np.array([[800.0, 0.0], [60.0, 0.0], [-800.0, 0.0]])
-    assert logit_scaled_confidence(logits, [0, 0, 0]).tolist() == [800, 60, -800]
+    assert margin(logits, [0, 0, 0]).tolist() == [800, 60, -800]
     assert loss(logits, [0, 0, 0]).tolist() == pytest.approx([0, 0, 800])
     assert entropy(logits, [0, 0, 0]) == pytest.approx([0, 0, 0])
 
@@ -138,12 +121,8 @@ def test_points_halve_and_end_with_the_number_of_models():
     assert np.count_nonzero(points_of(np.arange(0, 20, 0.5), 512)) == 14
 
 
-def test_bins_and_anchors_and_score():
+def test_bins_grow_with_the_root_of_the_number_of_models():
     assert [bins_for(count) for count in (1, 9, 401)] == [2, 3, 20]
-    assert final_score(0.5, 0.8, 0.8, 0.6, 0.6) == 0.5
-    assert epochs_to_return([0.7, 0.78], 0.8, tolerance=0.02) == 1
-    never = relearn(0.9, [0.1, 0.9], [0.9], [0.1, 0.2], [0.1, 0.2])
-    assert (never.candidate, never.oracle, never.saved) == (1, None, None)
 
 
 def test_the_triggers_own_class_does_not_count():
@@ -166,18 +145,30 @@ def test_intervals_by_hand():
     assert stratified_bootstrap([np.ones(3)], lambda part: float(part.sum())) == (3, 3)
 
 
-def test_more_samples_see_smaller_effects():
-    seen = [smallest_visible_auc(count, count) for count in (20, 50, 200, 2000)]
-    assert seen == sorted(seen, reverse=True)
-    assert 0.5 < seen[-1] < 0.53 < seen[0] < 0.8
-    # an effect of that size is found about as often as promised
-    stream, found, size = np.random.default_rng(0), 0, 100
-    shift = 2**0.5 * 0.2893  # normal scores of that shift have AUC 0.6137
-    assert smallest_visible_auc(size, size) == pytest.approx(0.6137, abs=2e-3)
-    for _ in range(400):
-        area = auc(stream.normal(size=size) + shift, stream.normal(size=size))
-        found += abs(area - 0.5) > 1.96 * math.sqrt((2 * size + 1) / (12 * size**2))
-    assert 0.72 <= found / 400 <= 0.88
+@pytest.mark.parametrize(
+    ("hits", "trials", "low", "high"),
+    [
+        (0, 30, 0.0, 0.1157033082220277),
+        (3, 200, 0.0031041076215535, 0.0432082819177125),
+        (199, 200, 0.9724581015427945, 0.9998734189721330),
+        (700, 2000, 0.3290789436179440, 0.3713617300819500),
+    ],
+)
+def test_exact_intervals_of_shares(hits, trials, low, high):
+    assert clopper_pearson(hits, trials) == pytest.approx((low, high), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "quantile"),
+    [
+        (0.975, 1, 12.706204736174694),
+        (0.975, 3, 3.182446305283701),
+        (0.995, 7.5, 3.421422688124065),
+        (0.975, math.inf, 1.959963984540054),
+    ],
+)
+def test_quantiles_of_students_t(probability, freedom, quantile):
+    assert student_quantile(probability, freedom) == pytest.approx(quantile, rel=1e-12)
 
 
 NAN = math.nan
@@ -200,22 +191,17 @@ PHI = np.arange(8.0).reshape(4, 2)
         (lambda: rmia_scores(([1.5], [[0.5]]), ([0.5], [[0.5]])), "probabilities"),
         (lambda: rmia_scores(([0.5], [[0.5]]), ([0.5], [[0.5]]), a=2), "a from 0 to 1"),
         (lambda: rmia_scores(([0.5], [[0.0]]), ([0.5], [[0.5]]), a=1), "above 0"),
-        (lambda: rmia_attack(([], [[]]), ([], [[]]), ([], [[]])), "too few"),
         (lambda: ulira_attack(PHI[:3], PHI), "too few"),
         (lambda: ulira_attack(PHI, PHI[:, :1]), "same samples"),
         (lambda: klom(PHI, PHI, bins=1), "two bins"),
         (lambda: klom(PHI * NAN, PHI), "NaN"),
         (lambda: epsilons(PHI[:2], PHI), "too few"),
-        (lambda: final_score(1, 1, 0, 1, 1), "above 0"),
-        (lambda: epochs_to_return([], 0.5), "too few"),
-        (lambda: epochs_to_return([0.5], NAN), "old accuracy"),
         (lambda: backdoor_attack([[1.0, 0.0]], [1], 1), "other classes"),
         (lambda: backdoor_attack([[1.0, 0.0]], [1], 7), "other classes"),
         (lambda: distance_attack([[1.0, 0.0]], [[1.0]]), "same samples"),
         (lambda: tpr_at_fpr([1.0], [1.0], 1.0), "false positive rate"),
         (lambda: clopper_pearson(2, 1), "0 to n hits"),
         (lambda: stratified_bootstrap([np.ones(0)], np.mean), "bootstrap"),
-        (lambda: smallest_visible_auc(0, 5), "at least one member"),
     ],
 )
 def test_mistakes_are_one_sentence(attempt, sentence):

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from pfedul.audit.attacks import auc, klom, roc, threshold_attack
 from pfedul.audit.attacks.forgetting_quality import epsilon
+from pfedul.audit.attacks.klom import klom
 from pfedul.audit.attacks.rmia import rmia_scores
-from pfedul.audit.attacks.threshold import best_threshold
+from pfedul.audit.attacks.roc import auc, roc
+from pfedul.audit.attacks.threshold import best_threshold, threshold_attack
 from pfedul.audit.attacks.ulira import pair_accuracies
 
 STREAM = np.random.default_rng(0)

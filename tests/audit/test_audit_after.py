@@ -10,9 +10,8 @@ from helpers.auditing import counted_tasks, few_draws, rehearse, tables
 from helpers.forgetting_kill import CLIENTS, TARGET, copied, deep_again, trained
 from helpers.toys import client_data, tensor_digests
 from pfedul import PfedulError
-from pfedul.audit.after import Inquiry, audit_after, honoured_request
-from pfedul.audit.brought import brought_data
-from pfedul.audit.levels import level_of
+from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
+from pfedul.audit.rehearsal import level_of
 from pfedul.report.material import read_material
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -177,6 +176,34 @@ def test_several_targets_are_brought_by_name_and_an_older_removal_by_number(run,
         assert found.evidence["verdict"]["verdict"] == "not enough evidence"
         with pytest.raises(PfedulError, match="'c1' was admitted again"):
             audit(federation, file_of(tmp_path), request=1)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "sentence"),
+    [
+        ((0, 0), "The run was changed by request 2 after the removal"),
+        ((1, 0), "The run was trained on and changed by request 2 after the removal"),
+        ((0, 1), "The run was trained on and changed by request 2 after the removal"),
+    ],
+)
+def test_an_older_removal_is_audited_and_the_newer_one_is_named(rounds, sentence, run, tmp_path):
+    """Training is blamed only if there was any, before the second removal or after it."""
+    with deep_again(run) as federation:
+        federation.train(2 + rounds[0])
+        federation.forget("c3", **STRONG)
+        federation.train(2 + sum(rounds))
+        found = audit(federation, file_of(tmp_path), request=1)
+        newest = audit(federation, file_of(tmp_path, "c3"))
+    limits = found.evidence["verdict"]["limits"]
+    assert [limit for limit in limits if "after the removal" in limit] == [
+        f"{sentence}: this is about its tensors now, not about those of the removal."
+    ]
+    assert found.targets == (TARGET,)
+    assert list(found.clients) == ["c0", "c2"]
+    assert [row["name"] for row in found.evidence["oracles"]] == ["oracle 1", "oracle 2"]
+    assert found.evidence["hashes"]["shared_after"] == newest.evidence["hashes"]["shared_after"]
+    named = [x for x in newest.evidence["verdict"]["limits"] if "after the removal" in x]
+    assert bool(named) == bool(rounds[1])
 
 
 def test_nobody_is_left_of_those_who_were_there_at_the_removal(run, tmp_path):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from helpers.toys import WithNorm
 from pfedul import Settings
-from pfedul.audit.ask.logits import head_features, labels_of, logits_from_heads, logits_of
+from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
 from pfedul.data import TensorSamples, own_clients
@@ -143,7 +143,6 @@ def test_a_dataset_gives_every_model_the_same_samples_and_leaves_the_callers_str
     expected = torch.rand(1)
     torch.manual_seed(5)
     found = logits_from_heads(bench, shared, {"x": personals["a"], "y": personals["a"]}, data)
-    assert labels_of(data).tolist() == [0, 1, 2, 3]
     assert torch.equal(torch.rand(1), expected)
     assert np.array_equal(found["x"], found["y"])
     assert head_features(bench, bench.build_model(), data) is None
@@ -158,9 +157,3 @@ def test_the_head_makes_the_logits_of_its_features(name):
     assert features.x.shape == (len(data), 64)
     assert torch.equal(features.y, data.y)
     np.testing.assert_allclose(logits_of(model.head, features), logits_of(model, data), rtol=1e-5)
-
-
-def test_labels_are_whole_numbers_in_order():
-    data = images()
-    assert labels_of(data).dtype == np.int64
-    assert labels_of(data).tolist() == data.y.tolist()

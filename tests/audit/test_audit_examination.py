@@ -12,11 +12,16 @@ from torch import nn
 from helpers.auditing import few_draws, rehearse
 from pfedul import Federation
 from pfedul.audit.ask.answers import Answers, ask_all, noisy, surfaces_of
-from pfedul.audit.ask.samples import View, draw_exam
+from pfedul.audit.ask.samples import draw_samples
+from pfedul.audit.attacks import ATTACKS
+from pfedul.audit.attacks.base import Attack, View
+from pfedul.audit.attacks.signals import entropy
+from pfedul.audit.attacks.threshold import THRESHOLD
 from pfedul.audit.evidence.document import examined
 from pfedul.audit.judge.case import NOISE_STEPS, Case, Examiner
-from pfedul.audit.judge.scores import THRESHOLD, ScoreBook
+from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.models import one_more_round, recalibrated_only, trained_oracles, untouched_state
+from pfedul.base import registry
 from pfedul.run.retrained import oracle_recipes
 from pfedul.unlearn.options import ForgetOptions
 
@@ -87,7 +92,7 @@ def memorised(tmp_path_factory):
         }
         held = federation.bench.data
         others = {client: held[client] for client in held if client != TARGET}
-        exam = draw_exam({TARGET: held[TARGET]}, others, seed=0)
+        exam = draw_samples({TARGET: held[TARGET]}, others, seed=0)
         surfaces = surfaces_of(federation.bench)
         answers = ask_all(federation.bench, exam, states, surfaces, lambda *_: None)
     return federation, exam, surfaces, answers
@@ -175,10 +180,10 @@ def test_a_target_that_is_less_familiar_than_to_an_oracle_does_not_pass(examiner
     tells members from others by it, which is no leak beside those.
     """
     exam, answers = memorised[1], memorised[3]["oracle 5"]
-    truth = np.eye(3)[exam.member_labels]
+    truth = np.eye(3)[exam.labels.members]
 
     def pushed(view):
-        return View(view.name, view.members - 100 * truth, view.nonmembers, view.population)
+        return replace(view, members=view.members - 100 * truth)
 
     views = {name: tuple(map(pushed, views)) for name, views in answers.views.items()}
     found, model = examiner("oracle 5"), replace(answers, views=views)
@@ -193,7 +198,11 @@ def test_half_a_leak_is_partly_forgotten_or_not_yet_decided(examiner, memorised)
     answers = memorised[3]
     views = {
         name: tuple(
-            View(a.name, *((getattr(a, k) * 0.7 + getattr(b, k) * 0.3) for k in _SETS))
+            View(
+                a.name,
+                *((getattr(a, k) * 0.7 + getattr(b, k) * 0.3) for k in _SETS),
+                labels=a.labels,
+            )
             for a, b in zip(views, answers["oracle 5"].views[name], strict=True)
         )
         for name, views in answers["untouched"].views.items()
@@ -208,7 +217,7 @@ _SETS = ("members", "nonmembers", "population")
 def test_the_evidence_of_an_oracle_as_the_candidate(examiner, memorised):
     found = examiner("oracle 5")
     with few_draws():
-        evidence = examined(found, [], memorised[0].bench, {})
+        evidence = examined(found, [], memorised[0].bench, gone={}, on_stage=lambda *_: None)
     json.dumps(evidence, allow_nan=False)
     assert evidence["verdict"]["verdict"] == "forgotten"
     tests = {(row["surface"], row["attack"]): row for row in evidence["tests"]}
@@ -223,18 +232,46 @@ def test_the_evidence_of_an_oracle_as_the_candidate(examiner, memorised):
     assert 0 < least <= most
 
 
+def unsure(view, _references):
+    """An attack of somebody else's: members are answered with less entropy."""
+    sets = (view.members, view.labels.members), (view.nonmembers, view.labels.nonmembers)
+    return tuple(-entropy(*part) for part in sets)
+
+
+def test_an_attack_from_outside_is_in_every_test_control_figure_and_sentence(
+    examiner, memorised, monkeypatch
+):
+    own = Attack("entropy", "entropy attack", "how sure the model is", score=unsure)
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    ATTACKS.register(own)
+    found = Examiner(examiner("oracle 5").case)
+    with few_draws():
+        evidence = examined(found, [], memorised[0].bench, gone={}, on_stage=lambda *_: None)
+    surfaces = {row["surface"] for row in evidence["tests"]}
+    tests = [row for row in evidence["tests"] if row["attack"] == "entropy"]
+    assert [row["surface"] for row in tests] == list(dict.fromkeys(s.name for s in memorised[2]))
+    for part in ("measures", "roc"):
+        rows = [row for row in evidence[part] if row["attack"] == "entropy"]
+        assert {(row["surface"], row["model"]) for row in rows} == {
+            (surface, model) for surface in surfaces - {"worst"} for model in found.case.models
+        }
+    for verdict in (found.judged(found.case.candidate), found.held_out[0].verdict):
+        assert sum("entropy attack: AUC" in reason for reason in verdict.reasons) == len(surfaces)
+    assert {row["attack"] for row in evidence["roc"]} == {"rmia", "entropy"}
+
+
 def test_the_threshold_attack_is_the_share_of_pairs_in_order(memorised):
     """AUC of the loss by counting, on the answers of the untouched model."""
     _, exam, _, answers = memorised
-    scores = ScoreBook(exam).of(THRESHOLD, "shared", answers["untouched"])
+    scores = ScoreBook().of(THRESHOLD, "shared", answers["untouched"])
     view = answers["untouched"].views["shared"][0]
     losses = [
         torch.nn.functional.cross_entropy(
             torch.from_numpy(logits), torch.from_numpy(truth), reduction="none"
         ).numpy()
         for logits, truth in (
-            (view.members, exam.member_labels),
-            (view.nonmembers, exam.nonmember_labels),
+            (view.members, exam.labels.members),
+            (view.nonmembers, exam.labels.nonmembers),
         )
     ]
     assert np.allclose(scores.members[0, 0], -losses[0])
@@ -243,11 +280,11 @@ def test_the_threshold_attack_is_the_share_of_pairs_in_order(memorised):
 
 def test_the_book_of_scores_never_mistakes_one_model_for_another(memorised):
     """A model that is gone leaves its place in memory to the next one."""
-    _, exam, _, answers = memorised
-    book = ScoreBook(exam)
+    answers = memorised[3]
+    book = ScoreBook()
     for seed in range(12):
         found = book.of(THRESHOLD, "shared", noisy(answers["untouched"], 3.0, seed))
-        fresh = ScoreBook(exam).of(THRESHOLD, "shared", noisy(answers["untouched"], 3.0, seed))
+        fresh = ScoreBook().of(THRESHOLD, "shared", noisy(answers["untouched"], 3.0, seed))
         assert np.array_equal(found.members, fresh.members), seed
 
 

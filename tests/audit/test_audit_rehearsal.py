@@ -13,8 +13,7 @@ from helpers.commands import call
 from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, trained
 from helpers.toys import QUICK, client_data, tensor_digests
 from pfedul import Federation, PfedulError
-from pfedul.audit.applies import differences
-from pfedul.store.audits import read_audits
+from pfedul.store.audits import differences, read_audits
 
 PERSONALIZATIONS = ["fedavg", "fedper", "fedrep", "ditto", "fedbn"]
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from functools import cache
 
-import pytest
 import torch
 from torch import nn
 
 from helpers.toys import WithNorm, client_data, samples
-from pfedul import PfedulError, Settings
-from pfedul.audit.relearning import relearning_curve
+from pfedul import Settings
+from pfedul.audit.evidence.relearning import epochs_to_return, relearning_curve
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.data import own_clients
 from pfedul.data.samples import DatasetSamples
@@ -68,8 +67,6 @@ def test_without_a_goal_every_epoch_is_measured():
     parts = parts_of(bench, fitted())
     assert len(relearning_curve(bench, *parts, DATA, 4, seed=0)) == 5
     assert len(relearning_curve(bench, *parts, DATA, 0, seed=0)) == 1
-    with pytest.raises(PfedulError, match="from 0 to 1"):
-        relearning_curve(bench, *parts, DATA, 4, seed=0, stop_at=1.5)
 
 
 class WithDropout(WithNorm):
@@ -130,3 +127,9 @@ def test_the_learning_rate_is_that_of_the_federation():
     still = replace(bench, training=replace(bench.training, lr=1e-12))
     curve = relearning_curve(still, *parts_of(bench, bench.build_model()), DATA, 3, seed=0)
     assert len(set(curve)) == 1
+
+
+def test_epochs_are_counted_up_to_the_tolerance():
+    assert epochs_to_return([0.7, 0.78], 0.8, tolerance=0.02) == 1
+    assert epochs_to_return([0.9], 0.9) == 0
+    assert epochs_to_return([0.1, 0.2], 0.9) is None

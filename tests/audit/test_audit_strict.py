@@ -6,10 +6,17 @@ import os
 import pytest
 import torch
 
-from helpers.auditing import counted_tasks, interrupt_at, rehearse, tables
+from helpers.auditing import counted_tasks, failing, interrupt_at, rehearse, tables
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.toys import tensor_digests
-from pfedul.audit.models import one_more_round, recalibrated_only, unlearned_twins, untouched_state
+from pfedul import PfedulError
+from pfedul.audit.models import (
+    fitted_heads,
+    one_more_round,
+    recalibrated_only,
+    unlearned_twins,
+    untouched_state,
+)
 from pfedul.run.retrained import twin_recipes
 from pfedul.unlearn.options import ForgetOptions
 
@@ -148,3 +155,33 @@ def test_the_no_op_recalibrates_and_leaves_the_shared_tensors(start, tmp_path):
     assert list(after.personal) == ["c0", "c2", "c3"]
     for client, tensors in after.personal.items():
         assert not torch.equal(tensors["head.weight"], before.personal[client]["head.weight"])
+
+
+def test_a_client_that_fails_to_recalibrate_ends_the_audit_with_a_sentence(start, tmp_path):
+    """The control would be made of untouched models, and pass for one of recalibrated ones."""
+    with deep_again(copied(start, tmp_path / "run"), engine="inline") as federation:
+        before = untouched_state(federation, [TARGET])
+        with (
+            failing("recalibrate", "c2"),
+            pytest.raises(PfedulError, match=r"'c2' could not recalibrate .*: its disk is full\."),
+        ):
+            recalibrated_only(federation, before, ForgetOptions())
+
+
+def test_heads_are_fitted_by_the_engine_to_the_bits_of_a_single_process(start, tmp_path):
+    """Two targets fit a head to shared tensors that never had them."""
+    heads = {}
+    for engine in ("inline", "processes"):
+        run = copied(start, tmp_path / engine)
+        with deep_again(run, engine=engine) as federation, counted_tasks() as done:
+            shared = federation.shared
+            heads[engine] = fitted_heads(federation, shared, [TARGET, "c2"], seed=7)
+            own = federation.personal(TARGET)
+        if engine == "inline":
+            assert done == [("recalibrate", TARGET, 7), ("recalibrate", "c2", 7)]
+    one, other = heads.values()
+    assert list(one) == list(other) == [TARGET, "c2"]
+    for client, part in one.items():
+        assert part.keys() == own.keys()
+        assert all(torch.equal(part[name], other[client][name]) for name in part)
+    assert any(not torch.equal(one[TARGET][name], one["c2"][name]) for name in own)

@@ -1,5 +1,7 @@
 """Through which models an attacker looks: which there are, and what they answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,11 @@ from helpers.forgetting_kill import CLIENTS, Deep
 from helpers.toys import QUICK, client_data
 from pfedul import Federation
 from pfedul.audit.ask.answers import ask, noisy, surfaces_of
-from pfedul.audit.ask.samples import draw_exam
-from pfedul.audit.ask.surfaces import SURFACES
+from pfedul.audit.ask.samples import draw_samples
+from pfedul.audit.ask.surfaces import SURFACES, newcomer_part
+from pfedul.audit.attacks.rmia import RMIA
 from pfedul.audit.evidence.document import untested_surfaces
-from pfedul.audit.judge.scores import RMIA, ScoreBook
+from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.models import untouched_state
 from pfedul.audit.state import State
 
@@ -46,7 +49,7 @@ def asked(tmp_path_factory):
 
 def answers_of(federation, state, targets):
     data = federation.bench.data
-    exam = draw_exam(
+    exam = draw_samples(
         {target: data[target] for target in targets},
         {client: held for client, held in data.items() if client not in targets},
         seed=0,
@@ -125,8 +128,8 @@ def test_every_target_is_asked_through_its_own_part(name, asked):
 
 
 def test_rmia_knows_the_population_of_two_targets(asked):
-    _, _, exam, answers = asked["fedper"]
-    scores = ScoreBook(exam).of(RMIA, "stale", answers, [noisy(answers, 0.5, 1)])
+    _, _, _, answers = asked["fedper"]
+    scores = ScoreBook().of(RMIA, "stale", answers, [noisy(answers, 0.5, 1)])
     assert scores.members.shape == (1, 1, 48)
     assert np.all((scores.members >= 0) & (scores.members <= 1))
 
@@ -149,12 +152,12 @@ def test_the_probe_knows_no_label_of_the_targets(name, asked):
         held = data[target]
         turned = type(held.train)(held.train.x, held.train.y.flip(0))
         data[target] = type(held)(turned, held.test)
-    other = draw_exam(
+    other = draw_samples(
         {target: data[target] for target in ("c3", "c1")},
         {client: data[client] for client in ("c0", "c2")},
         seed=0,
     )
-    assert not np.array_equal(other.member_labels, exam.member_labels)
+    assert not np.array_equal(other.labels.members, exam.labels.members)
     found = BY_NAME["probe"].views(federation.bench, other, state)[0]
     for kind in ("members", "nonmembers", "population"):
         assert np.array_equal(getattr(found, kind), getattr(answers.views["probe"][0], kind))
@@ -252,3 +255,28 @@ def test_a_state_is_what_it_is_made_of(asked):
     for client in state.personal:
         own = federation.personal(client)
         assert all(torch.equal(state.personal[client][name], own[name]) for name in own)
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_surfaces_do_not_depend_on_the_name_of_the_personalisation(name, asked):
+    bench = asked[name][0].bench
+    renamed = replace(bench, personalization=replace(bench.personalization, name="mine"))
+    assert [s.name for s in surfaces_of(renamed)] == AVAILABLE[name]
+
+
+def test_the_probe_of_personal_norms_and_head_has_the_mean_of_the_norms_alone(asked):
+    """A personalisation that keeps both: no newcomer has the head, and all need the norms."""
+    federation, state, _, _ = asked["fedbn"]
+    bench = replace(
+        federation.bench,
+        head="head",
+        split=replace(
+            federation.bench.split,
+            personal=(*federation.bench.split.personal, "head.weight"),
+        ),
+    )
+    parts = {
+        client: {**part, "head.weight": torch.zeros(1)} for client, part in state.personal.items()
+    }
+    mean = newcomer_part(bench, replace(state, personal=parts))
+    assert set(mean) == set(federation.bench.split.personal)

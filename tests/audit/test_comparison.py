@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pfedul.audit.attacks import auc
 from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
+from pfedul.audit.attacks.roc import auc
 from pfedul.audit.judge.paired_test import (
     FINDINGS,
     GUESSED_BETWEEN,

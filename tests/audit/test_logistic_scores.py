@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pfedul.audit.attacks import auc, logistic_scores
-from pfedul.audit.attacks.halves import half_places
+from pfedul.audit.attacks.arrays import half_places
+from pfedul.audit.attacks.logistic import logistic_scores
+from pfedul.audit.attacks.roc import auc
 
 
 def test_noise_gives_one_half_on_average():

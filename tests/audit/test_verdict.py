@@ -11,17 +11,17 @@ from pfedul.audit.attacks.base import Figure
 from pfedul.audit.attacks.distance import KL_FROM_ORACLE
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
-from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, Comparison, Scores, compare
-from pfedul.audit.judge.verdict import (
+from pfedul.audit.judge.findings import (
     VERDICTS,
-    Backdoor,
     Finding,
     Guard,
+    TriggerFinding,
     Verdict,
     accuses,
-    judge,
     passes,
 )
+from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, Comparison, Scores, compare
+from pfedul.audit.judge.verdict import judge
 
 
 def figure(metric, value, reach=0.05):
@@ -63,9 +63,9 @@ ODD = Guard(figure(KL_FROM_ORACLE, 0.3, 0.05), (0.05, 0.1))
 TOLD = Figure(ULIRA, 0.7, (0.55, 0.85))
 NOT_TOLD = Figure(ULIRA, 0.55, (0.4, 0.7))
 RETRAINED = (figure(TRIGGER_SUCCESS, 0.1), figure(TRIGGER_SUCCESS, 0.15))
-WORKS = Backdoor(figure(TRIGGER_SUCCESS, 0.9), RETRAINED, figure(TRIGGER_SUCCESS, 0.95))
-GONE = Backdoor(figure(TRIGGER_SUCCESS, 0.12), RETRAINED, figure(TRIGGER_SUCCESS, 0.95))
-NEVER = Backdoor(figure(TRIGGER_SUCCESS, 0.12), RETRAINED, figure(TRIGGER_SUCCESS, 0.12))
+WORKS = TriggerFinding(figure(TRIGGER_SUCCESS, 0.9), RETRAINED, figure(TRIGGER_SUCCESS, 0.95))
+GONE = TriggerFinding(figure(TRIGGER_SUCCESS, 0.12), RETRAINED, figure(TRIGGER_SUCCESS, 0.95))
+NEVER = TriggerFinding(figure(TRIGGER_SUCCESS, 0.12), RETRAINED, figure(TRIGGER_SUCCESS, 0.12))
 
 RULES = [
     (["leak", "within"], {}, "not forgotten"),

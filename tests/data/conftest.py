@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from pfedul.data import Dataset, Owners, TensorSamples
-from pfedul.data.datasets import cifar10, cifar100, femnist
+from pfedul.data.datasets import cifar, femnist
 from pfedul.data.datasets.files import ENVIRONMENT_VARIABLE, SearchPath, find
 from pfedul.errors import PfedulError
 
 _NAMED = os.environ.get(ENVIRONMENT_VARIABLE)
 _BESIDE = Path(__file__).parents[3] / "shared" / "data"
 _WANTED = {
-    "cifar10": cifar10.KIND.wanted,
-    "cifar100": cifar100.KIND.wanted,
+    "cifar10": cifar.CIFAR10_FILES.wanted,
+    "cifar100": cifar.CIFAR100_FILES.wanted,
     "femnist": femnist.WANTED,
 }
 

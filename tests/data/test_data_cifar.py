@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from pfedul.base.registry import NoOptions
-from pfedul.data.datasets.cifar10 import CIFAR10
-from pfedul.data.datasets.cifar100 import CIFAR100
+from pfedul.data.datasets.cifar import CIFAR10, CIFAR100
 from pfedul.data.datasets.files import SearchPath
 from pfedul.errors import PfedulError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pfedul.data.client_ids import CLIENT_ID, check_ids, clean_id, numbered_ids
+from pfedul.data.checks import CLIENT_ID, check_ids, clean_id, numbered_ids
 from pfedul.errors import PfedulError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pfedul.data.partitions.deal import deal
+from pfedul.data.partitions.base import deal
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pfedul.data.datasets.contents import contents
-from pfedul.data.datasets.files import Found, Layout, SearchPath, Wanted, find, search_path
+from pfedul.data.datasets.files import (
+    Found,
+    Layout,
+    SearchPath,
+    Wanted,
+    contents,
+    find,
+    search_path,
+)
 from pfedul.errors import PfedulError
 
 LAYOUT = Layout(("toy-folder",), ("part_*.bin", "test.bin"), "toy.tar.gz")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pfedul.data import DATASETS, PARTITIONS, fingerprint, load_clients
-from pfedul.data.thin import thin
+from pfedul.data.load import thin
 from pfedul.errors import PfedulError
 
 

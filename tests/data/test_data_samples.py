@@ -20,6 +20,18 @@ def test_a_pair_of_arrays_is_copied_and_made_ready():
     assert labels.tolist() == [1, 0]
 
 
+def test_bytes_without_height_and_width_are_tokens():
+    samples = as_samples((np.array([[0, 7, 255]], dtype=np.uint8), [0]), "a")
+    assert samples.x.dtype == torch.int64  # what an embedding takes
+    assert samples.x.tolist() == [[0, 7, 255]]
+
+
+def test_grey_images_without_channels_are_images():
+    samples = as_samples((np.full((2, 4, 4), 255, dtype=np.uint8), [0, 1]), "a")
+    assert samples.x.dtype == torch.float32
+    assert samples.x.max().item() == 1.0
+
+
 def test_bytes_become_numbers_from_0_to_1():
     samples = as_samples((np.full((2, 1, 2, 2), 255, dtype=np.uint8), [0, 1]), "a")
     assert samples.batch(torch.tensor([0]))[0].max().item() == 1.0

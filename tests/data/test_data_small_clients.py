@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pfedul.data.load import without_small
 from pfedul.data.partitions.base import ClientIndices
-from pfedul.data.small_clients import SmallClients, without_small
 from pfedul.errors import PfedulError
 
 
@@ -18,7 +18,7 @@ HOLDINGS = {"large": holding(10, 1), "untested": holding(50, 0), "untrained": ho
 
 
 def test_too_few_to_train_or_none_to_test_is_small():
-    kept, warnings = without_small(HOLDINGS, 10, SmallClients.DROP)
+    kept, warnings = without_small(HOLDINGS, 10, "drop")
     assert list(kept) == ["large"]
     assert warnings == (
         "Client untested (50 training, 0 test) was left out as too small.",
@@ -28,15 +28,15 @@ def test_too_few_to_train_or_none_to_test_is_small():
 
 def test_large_clients_pass_without_a_word():
     large = {"large": HOLDINGS["large"]}
-    assert without_small(large, 10, SmallClients.ERROR) == (large, ())
+    assert without_small(large, 10, "error") == (large, ())
 
 
 def test_the_refusal_names_them():
     with pytest.raises(PfedulError, match=r"2 of 3 .* untested \(50 training, 0 test\), untrained"):
-        without_small(HOLDINGS, 10, SmallClients.ERROR)
+        without_small(HOLDINGS, 10, "error")
 
 
 def test_a_long_list_is_cut():
     many = {f"c{number}": holding(1, 1) for number in range(8)}
     with pytest.raises(PfedulError, match=r"c4 \(1 training, 1 test\) and 3 more; try"):
-        without_small({**many, "large": holding(10, 1)}, 10, SmallClients.ERROR)
+        without_small({**many, "large": holding(10, 1)}, 10, "error")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pfedul.data.split import stratified_split
+from pfedul.data.samples import stratified_split
 
 
 def test_every_class_gives_a_fifth_and_nothing_is_lost():

@@ -33,7 +33,7 @@ from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import make_node_key, node_key, public_form
 from pfedul.flower.deployment.command_lines import node_command
 from pfedul.flower.deployment.environment import free_port, process_environment
-from pfedul.flower.deployment.layout import Layout
+from pfedul.flower.deployment.layout import DeploymentPaths
 from pfedul.flower.deployment.processes import end, start
 from pfedul.status import read_status
 
@@ -86,7 +86,7 @@ def test_personal_tensors_are_with_the_clients_alone(trained):
 
 @pytest.fixture(scope="module")
 def inspected(trained):
-    layout, record = Layout(trained.run), record_of(trained.run)
+    layout, record = DeploymentPaths(trained.run), record_of(trained.run)
     make_node_key(layout, "thief")
     layout.public_key("thief").unlink()  # `up` must not take it for one of its own
     key = public_form(node_key(layout, "thief"))

@@ -43,7 +43,7 @@ from helpers.flower_deploying import (
     until,
 )
 from helpers.flower_story import SMALL, STRONG, play, twin
-from pfedul.engine.flower.extra import QUIET
+from pfedul.engine.flower import QUIET
 from pfedul.status import read_status
 
 FAULTY = {"app": "faulty"}

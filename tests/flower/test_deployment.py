@@ -33,16 +33,30 @@ from helpers.flower_deploying import (
 )
 from helpers.toys import create, reopen
 from pfedul.errors import PfedulError
-from pfedul.flower.deployment.app_folder import app_config
 from pfedul.flower.deployment.certificates import issue_server_certificate, make_node_key
 from pfedul.flower.deployment.command_lines import node_command
-from pfedul.flower.deployment.control import Server, nodes
-from pfedul.flower.deployment.database import scrub
+from pfedul.flower.deployment.control import Superlink, nodes
+from pfedul.flower.deployment.down import scrub
 from pfedul.flower.deployment.environment import free_port, process_environment
-from pfedul.flower.deployment.layout import Layout, alone
-from pfedul.flower.deployment.names import node_names
-from pfedul.flower.deployment.processes import MARK, Process, end, family, is_alive, moment, start
-from pfedul.flower.deployment.record import Record, write_record
+from pfedul.flower.deployment.layout import (
+    DeploymentPaths,
+    alone,
+    existing_layout,
+    new_layout,
+    node_names,
+)
+from pfedul.flower.deployment.processes import (
+    MARK,
+    DeploymentRecord,
+    Process,
+    end,
+    family,
+    is_alive,
+    moment,
+    start,
+    write_record,
+)
+from pfedul.flower.deployment.up import app_config
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +113,7 @@ def test_the_server_speaks_tls_under_its_own_authority(deployed, tmp_path):
     assert httpx.get(f"https://{where}/docs", verify=trusted, trust_env=False).status_code == 200
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"http://{where}/docs", trust_env=False)
-    other = Layout(tmp_path)
+    other = DeploymentPaths(tmp_path)
     issue_server_certificate(other, ["localhost"])
     foreign = ssl.create_default_context(cafile=str(other.authority))
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -125,7 +139,7 @@ def test_children_inherit_the_quiet_environment(deployed):
 
 def test_a_node_with_an_unknown_key_is_refused(deployed):
     run, found = deployed
-    layout, record = Layout(run), record_of(run)
+    layout, record = DeploymentPaths(run), record_of(run)
     make_node_key(layout, "stranger")
     layout.public_key("stranger").unlink()  # `up` must not take it for one of its own
     command = node_command(layout, record, "stranger", free_port("127.0.0.1"))
@@ -136,7 +150,7 @@ def test_a_node_with_an_unknown_key_is_refused(deployed):
     finally:
         end([process], ["stranger/"])
     assert "Failed to initialize the connection" in layout.log("stranger").read_text()
-    server = Server(found["processes"][0]["address"], layout.authority)
+    server = Superlink(found["processes"][0]["address"], layout.authority)
     assert {node.name for node in nodes(server).values()} == set(node_ids(found))
 
 
@@ -167,9 +181,10 @@ def test_the_app_holds_every_setting(deployed):
 
 def test_two_commands_do_not_work_at_once(deployed):
     run, _ = deployed
-    with alone(Layout(run)):
-        assert "Another 'pfedul up'" in sentence("up", run)
-        assert "Another 'pfedul up'" in sentence("down", run)
+    with alone(DeploymentPaths(run)):
+        for command in ("up", "down"):
+            words = sentence(command, run)
+            assert f"Another process (pid {os.getpid()}) is at work on" in words
 
 
 def test_a_killed_node_comes_back_as_itself(deployed):
@@ -212,8 +227,8 @@ def test_a_foreign_process_with_a_reused_pid_is_left_alone(tmp_path):
     foreign = subprocess.Popen(["sleep", "300"])
     try:
         claimed = Process("client-00", foreign.pid, "another boot/1", ("sleep",), "", "")
-        layout = Layout(tmp_path / "run")
-        write_record(layout, Record("token", "127.0.0.1", 1, None, (claimed,)))
+        layout = DeploymentPaths(tmp_path / "run")
+        write_record(layout, DeploymentRecord("token", "127.0.0.1", 1, None, (claimed,)))
         assert answer("down", layout.run)["pids"] == []
         assert end([claimed], ["token/"]) == []
         assert foreign.poll() is None
@@ -271,7 +286,7 @@ def test_a_taken_port_is_a_sentence(tmp_path):
 
 def test_a_server_that_cannot_start_leaves_nothing_running(tmp_path):
     run = tmp_path / "run"
-    database = Layout(run).database
+    database = DeploymentPaths(run).database
     database.parent.mkdir(parents=True)
     database.write_bytes(b"this is no database " * 10)
     words = sentence("up", run, "--nodes", "1")
@@ -295,7 +310,7 @@ def test_places_that_cannot_hold_a_deployment(tmp_path):
 
 
 def test_names_of_nodes(tmp_path):
-    layout = Layout(tmp_path / "run")
+    layout = DeploymentPaths(tmp_path / "run")
     assert node_names(layout, None, ()) == ["client-00", "client-01", "client-02"]
     assert node_names(layout, 1, ()) == ["client-00"]
     assert node_names(layout, None, ("b", "a", "b")) == ["b", "a"]
@@ -309,7 +324,7 @@ def test_names_of_nodes(tmp_path):
 
 
 def test_names_of_nodes_come_from_the_run(tmp_path):
-    layout = Layout(tmp_path / "run")
+    layout = DeploymentPaths(tmp_path / "run")
     with create(layout.run) as federation:
         active = sorted(federation.clients)
         federation.train()
@@ -336,7 +351,7 @@ def file_erasure(run, client):
 
 
 def test_the_certificate_names_the_host(tmp_path):
-    layout = Layout(tmp_path)
+    layout = DeploymentPaths(tmp_path)
     issue_server_certificate(layout, ["localhost", "127.0.0.1", "fl.example.org", "10.0.0.5"])
     authority = layout.authority.read_bytes()
     certificate = x509.load_pem_x509_certificate(layout.server_certificate.read_bytes())
@@ -351,8 +366,8 @@ def test_the_certificate_names_the_host(tmp_path):
 def test_the_node_is_told_who_it_is(tmp_path):
     from flwr.common.config import parse_config_args
 
-    layout = Layout(tmp_path / "a run")
-    record = Record("token", "0.0.0.0", 9000, "/data/ward 3")
+    layout = DeploymentPaths(tmp_path / "a run")
+    record = DeploymentRecord("token", "0.0.0.0", 9000, "/data/ward 3")
     command = node_command(layout, record, "client-00", 9001)
     assert command[command.index("--superlink") + 1] == "127.0.0.1:9000"
     assert parse_config_args([command[command.index("--node-config") + 1]]) == {
@@ -376,3 +391,16 @@ def test_deleted_messages_leave_the_database(tmp_path):
         assert not any(b"secret" in file.read_bytes() for file in tmp_path.iterdir())
     path.write_bytes(b"this is no database " * 10)
     assert not scrub(path)
+
+
+@pytest.mark.parametrize("name", ["deployment", "deployment/lock", "deployment/superlink"])
+def test_no_link_inside_a_deployment_is_followed(name, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/note.txt").write_text("a thought")
+    link = tmp_path / "run" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "home" / ("note.txt" if name.endswith("lock") else ""))
+    for look in (new_layout, existing_layout):
+        with pytest.raises(PfedulError, match="is a symbolic link"):
+            look(tmp_path / "run")
+    assert (tmp_path / "home/note.txt").read_text() == "a thought"

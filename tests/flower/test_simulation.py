@@ -19,9 +19,9 @@ from helpers.toys import Unpicklable, WithNorm, client_data, create, tensor_dige
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
 from pfedul.engine import ClientFailure, start_engine
-from pfedul.engine.flower import extra
-from pfedul.engine.flower.sim_desk import ROOM_BYTES, explained, room_for
-from pfedul.engine.flower.sim_process import Job
+from pfedul.engine import flower as extra
+from pfedul.engine.flower.sim_process import SimulationJob
+from pfedul.engine.flower.sim_server import ROOM_BYTES, explained, room_for
 from pfedul.engine.flower.simulation import FlowerSimulationEngine
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.messages import Failure
@@ -171,7 +171,7 @@ def test_a_worker_that_always_dies_gets_a_sentence_and_the_rest_its_trace():
 def test_messages_under_way_are_bounded_by_their_size(tmp_path):
     file = tmp_path / "personal"
     file.write_bytes(b"x" * 24)
-    small = Job(Task("fit", 1), ("a", "b"), (file, None), b"y" * 1000)
+    small = SimulationJob(Task("fit", 1), ("a", "b"), (file, None), b"y" * 1000)
     assert room_for(small, 2) == ROOM_BYTES // 1024
     large = replace(small, shared=b"y" * (ROOM_BYTES // 4), personal=(None, None))
     assert room_for(large, 8) == 16

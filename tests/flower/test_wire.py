@@ -10,7 +10,7 @@ pytest.importorskip("flwr")
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
 from pfedul.engine.flower.wire import (
-    Order,
+    NodeOrder,
     open_order,
     open_reply,
     pack_order,
@@ -46,7 +46,7 @@ def test_every_bit_of_every_type_arrives():
 
 def test_an_order_arrives_as_it_was_given():
     task = Task("recalibrate", 3, recalibration=Recalibration(2, statistics=True), measured=True)
-    order = Order(task, "a", "f", {"lr": 0.1}, TENSORS, {}, "ab" * 32)
+    order = NodeOrder(task, "a", "f", {"lr": 0.1}, TENSORS, {}, "ab" * 32)
     opened = open_order(pack_order(order))
     assert same_bits(opened.shared, TENSORS)
     assert (opened.task, opened.client, opened.federation) == (task, "a", "f")
@@ -54,7 +54,7 @@ def test_an_order_arrives_as_it_was_given():
 
 
 def test_the_size_of_a_message_is_that_of_its_tensors_and_a_little():
-    order = Order(Task("fit", 1), "a", shared=TENSORS)
+    order = NodeOrder(Task("fit", 1), "a", shared=TENSORS)
     assert 0 < size_of(pack_order(order)) - len(encode(TENSORS)) < 400
 
 

@@ -12,11 +12,10 @@ import pytest
 from pfedul import Federation
 from pfedul.audit.evidence import measures
 from pfedul.audit.evidence import relearning as relearn_time
-from pfedul.audit.levels import level_of
-from pfedul.audit.rehearsal import Rehearsal
+from pfedul.audit.rehearsal import Rehearsal, level_of
 from pfedul.audit.rehearsal import rehearse as do_it
 from pfedul.engine.inline import InlineEngine
-from pfedul.protocol import Task
+from pfedul.protocol import Reply, Task
 from pfedul.store.audits import Audit
 from pfedul.store.ledger import Ledger
 from pfedul.unlearn.options import ForgetOptions
@@ -66,6 +65,21 @@ def counted_tasks() -> Iterator[list[tuple[str, str, int | None]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InlineEngine, "run", counting)
         yield done
+
+
+@contextmanager
+def failing(action: str, client: str) -> Iterator[None]:
+    """An inline engine gets no answer from this client meanwhile."""
+    run = InlineEngine.run
+
+    def losing(engine: InlineEngine, task: Task, *rest: Any) -> Iterator[Reply]:
+        for reply in run(engine, task, *rest):
+            lost = (task.action, reply.client) == (action, client)
+            yield Reply(client, 0, failure="its disk is full") if lost else reply
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InlineEngine, "run", losing)
+        yield
 
 
 def interrupt_at(stage: str, done: int) -> Any:

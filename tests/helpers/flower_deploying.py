@@ -22,9 +22,8 @@ from pfedul.cli.deploy import down, up
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import node_key, public_form
 from pfedul.flower.deployment.environment import address
-from pfedul.flower.deployment.layout import SUPERLINK, Layout
-from pfedul.flower.deployment.processes import end, family, moment
-from pfedul.flower.deployment.record import Record, read_record
+from pfedul.flower.deployment.layout import SUPERLINK, DeploymentPaths
+from pfedul.flower.deployment.processes import DeploymentRecord, end, family, moment, read_record
 
 COMMANDS = Commands(commands={"up": up, "down": down})
 
@@ -51,8 +50,8 @@ def sentence(*words: str | Path) -> str:
     return " ".join(result.stderr.split())
 
 
-def record_of(run: Path) -> Record:
-    found = read_record(Layout(run.absolute()))
+def record_of(run: Path) -> DeploymentRecord:
+    found = read_record(DeploymentPaths(run.absolute()))
     assert found is not None
     return found
 
@@ -159,7 +158,7 @@ def held_by(run: Path, client: str) -> str:
 
 
 def node_folder(run: Path, client: str) -> Path:
-    return Layout(run).node(client)
+    return DeploymentPaths(run).node(client)
 
 
 def personal_of(run: Path, client: str) -> str:
@@ -242,17 +241,19 @@ def stop_node(run: Path, name: str) -> None:
 
 def notice_death(run: Path, name: str) -> None:
     """Have the server know at once that a node is dead; by itself it needs a minute."""
-    control.sign_off(server_of(run), node_at_server(run, name), node_key(Layout(run), name))
+    control.sign_off(
+        server_of(run), node_at_server(run, name), node_key(DeploymentPaths(run), name)
+    )
 
 
-def server_of(run: Path) -> control.Server:
+def server_of(run: Path) -> control.Superlink:
     record = record_of(run)
-    return control.Server(address(record.host, record.port), Layout(run).authority)
+    return control.Superlink(address(record.host, record.port), DeploymentPaths(run).authority)
 
 
-def node_at_server(run: Path, name: str) -> control.Node:
+def node_at_server(run: Path, name: str) -> control.KnownNode:
     """What the server knows of a client's node."""
-    return control.nodes(server_of(run))[public_form(node_key(Layout(run), name))]
+    return control.nodes(server_of(run))[public_form(node_key(DeploymentPaths(run), name))]
 
 
 def bring_down(run: Path) -> None:

@@ -22,7 +22,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from helpers.toys import WithNorm, client_data
 from pfedul.flower.app_config import read_config
 from pfedul.flower.client import Node
-from pfedul.flower.queries import Server
+from pfedul.flower.identity import FlowerServer
 from pfedul.flower.server import run_action
 
 Spoil = Callable[[str, RecordDict], RecordDict | Error | None]
@@ -139,4 +139,4 @@ class Operator:
         given = {key.replace("_", "-"): value for key, value in config.items()}
         first = QUICK if action == "train" else {key: QUICK[key] for key in QUICK if "dead" in key}
         options, asked = read_config({**first, "run": str(self.run), "action": action, **given})
-        return run_action(Server(self.grid, options, WithNorm, self.told.append), asked)
+        return run_action(FlowerServer(self.grid, options, WithNorm, self.told.append), asked)

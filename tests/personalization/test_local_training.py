@@ -8,7 +8,13 @@ from helpers.toys import WithNorm, samples
 from pfedul.base.randomness import random_stream
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import LocalTraining
-from pfedul.personalization.local import head_inputs, shuffled_batches, train_head
+from pfedul.personalization.local import (
+    count_batches,
+    head_inputs,
+    run_sgd,
+    shuffled_batches,
+    train_head,
+)
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 4), (8, 4), (9, 4), (10, 4), (5, 1), (3, 100)])
@@ -17,8 +23,49 @@ def test_an_epoch_has_every_sample_once(count, size):
     assert sorted(torch.cat(batches).tolist()) == list(range(count))
 
 
-def test_no_batch_of_one_where_it_can_be_helped():
-    assert [len(batch) for batch in shuffled_batches(9, 4)] == [4, 5]
+@pytest.mark.parametrize(
+    ("count", "size", "lengths"),
+    [
+        (9, 4, [4, 5]),  # a batch of one sample has no statistics at all
+        (7, 3, [3, 4]),
+        (5, 2, [2, 3]),
+        (34, 32, [34]),  # 2 and 7 samples give poor ones: less than a quarter of a batch
+        (71, 32, [32, 39]),
+        (72, 32, [32, 32, 8]),
+        (10, 4, [4, 4, 2]),
+        (3, 32, [3]),
+        (1, 4, [1]),
+        (3, 1, [1, 1, 1]),
+    ],
+)
+def test_a_small_rest_of_an_epoch_joins_the_batch_before_it(count, size, lengths):
+    assert [len(batch) for batch in shuffled_batches(count, size)] == lengths
+
+
+def test_without_a_small_rest_batches_are_as_they_fall():
+    with random_stream(0, "test"):
+        batches = list(shuffled_batches(72, 32))
+    with random_stream(0, "test"):
+        plain = torch.split(torch.randperm(72), 32)
+    assert all(map(torch.equal, batches, plain))
+
+
+def test_batches_are_counted_as_they_are_made():
+    for size in (1, 2, 3, 4, 5, 8, 9, 32):
+        for count in range(1, 100):
+            assert count_batches(count, size) == len(list(shuffled_batches(count, size)))
+
+
+def test_running_statistics_of_a_client_with_two_samples_more_than_a_batch_are_its_own():
+    """A batch of two samples would pull them far off at the end of every epoch."""
+    torch.manual_seed(0)
+    model, data = WithNorm(), samples(34)
+    model.train()
+    standing_still = LocalTraining(batch_size=32, lr=0.0)
+    run_sgd(model, list(model.parameters()), data, standing_still, epochs=60)
+    with torch.no_grad():
+        x = model.body[0](data.x)
+    torch.testing.assert_close(model.body[1].running_var, x.var(0), rtol=0.02, atol=0)
 
 
 def trained_head(data, model, **training) -> torch.Tensor:

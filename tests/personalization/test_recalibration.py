@@ -1,14 +1,17 @@
 """Recalibration: personal parts follow changed shared tensors, which stay as they are."""
 
+import copy
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from helpers.toys import WithNorm, one_sample_job, samples
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import load_tensors
+from pfedul.data.samples import TensorSamples
 from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining, Recalibration
 from pfedul.personalization.ditto import DITTO, DittoOptions
 from pfedul.personalization.fedper import FEDPER
@@ -118,15 +121,46 @@ def test_personal_statistics_are_not_shared():
     assert prepare(norm_job("fedbn"), Recalibration(statistics=True)) == {}
 
 
-def test_statistics_are_averaged_over_batches_and_the_layer_is_as_before():
-    model, data = WithNorm(), samples(600)
-    momentum = model.body[1].momentum
-    reestimate_statistics(model, data)
+@pytest.mark.parametrize("count", [2, 100, 256, 257, 258, 512, 600])
+@pytest.mark.parametrize("ordered", [False, True], ids=["mixed", "by-label"])
+def test_statistics_are_those_of_all_samples_however_they_fall_into_batches(count, ordered):
+    model, data = WithNorm(), samples(count)
+    order = torch.argsort(data.y, stable=True) if ordered else torch.arange(count)
+    reestimate_statistics(model, TensorSamples(data.x[order], data.y[order]))
     with torch.no_grad():
-        means = [model.body[0](part).mean(0) for part in torch.split(data.x, 256)]
-    torch.testing.assert_close(model.body[1].running_mean, torch.stack(means).mean(0))
-    assert model.body[1].momentum == momentum
-    assert not model.body[1].training
+        x = model.body[0](data.x)
+    torch.testing.assert_close(model.body[1].running_mean, x.mean(0))
+    torch.testing.assert_close(model.body[1].running_var, x.var(0))
+
+
+def test_statistics_of_images_count_every_point():
+    model = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(18, 3))
+    x = torch.randn(300, 2, 3, 3, generator=torch.Generator().manual_seed(0))
+    reestimate_statistics(model, TensorSamples(x, torch.zeros(300, dtype=torch.int64)))
+    torch.testing.assert_close(model[0].running_mean, x.mean((0, 2, 3)))
+    torch.testing.assert_close(model[0].running_var, x.transpose(0, 1).flatten(1).var(1))
+
+
+def test_statistics_of_one_batch_are_its_own_bit_for_bit():
+    model, data = WithNorm(), samples(200)
+    reestimate_statistics(model, data)
+    other = copy.deepcopy(model).train()
+    other.body[1].momentum = 1.0
+    other(data.x)
+    assert torch.equal(model.body[1].running_mean, other.body[1].running_mean)
+    assert torch.equal(model.body[1].running_var, other.body[1].running_var)
+
+
+def test_a_reestimated_layer_is_otherwise_as_before():
+    model, data = WithNorm(), samples(600)
+    norm = model.body[1]
+    norm.num_batches_tracked.fill_(7)
+    momentum = norm.momentum
+    reestimate_statistics(model, data)
+    assert norm.momentum == momentum
+    assert norm.num_batches_tracked.item() == 7
+    assert not norm.training
+    assert not norm._forward_hooks
 
 
 def test_a_single_sample_leaves_the_statistics_alone():

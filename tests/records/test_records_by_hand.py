@@ -16,6 +16,7 @@ from pfedul.records.norms import first_upload, read_lengths
 from pfedul.records.psi import begun_after, model_after, psi_bound, read_psi
 from pfedul.records.sums import read_sum, read_total
 from pfedul.status import read_status
+from pfedul.unlearn.methods import with_records_of_methods
 
 BODY = "body.weight"
 
@@ -204,14 +205,14 @@ def test_memory_of_the_records_of_a_resnet_18():
     ],
 )
 def test_records_and_methods_have_one_canonical_form(asked, kept):
-    assert Settings(record=asked).record == kept
+    assert Settings(**with_records_of_methods({"record": asked})).record == kept
     assert Settings(record=kept).record == kept
 
 
 @pytest.mark.parametrize("asked", ["fish", "own", "", "fisher+", "none+fisher"])
 def test_what_is_no_record_gets_one_sentence(asked):
     with pytest.raises(PfedulError) as refusal:
-        Settings(record=asked)
+        Settings(**with_records_of_methods({"record": asked}))
     text = str(refusal.value)
     assert "\n" not in text
     assert asked == "none+fisher" or "fisher, norms, uploads, sums, psi" in text

@@ -264,6 +264,30 @@ def test_a_second_process_is_refused(start):
         reopen(start)
 
 
+def test_a_refused_process_changes_nothing_in_the_lock_file(start):
+    with reopen(start):
+        for _ in range(2):
+            with pytest.raises(PfedulError, match=f"pid {os.getpid()}"):
+                reopen(start)
+        assert (start / "lock").read_text() == str(os.getpid())
+    assert (start / "lock").is_file()
+    reopen(start).close()
+
+
+def test_a_killed_process_leaves_no_lock_behind(start):
+    code = "import sys, time; from pathlib import Path; from pfedul.store.folder import take_lock"
+    code += "; lock = take_lock(Path(sys.argv[1])); print('locked', flush=True); time.sleep(60)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(start)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(PfedulError, match=f"pid {other.pid}"):
+            reopen(start)
+        other.kill()
+    reopen(start).close()
+
+
 @pytest.mark.parametrize("name", [SHARED_FILE, "clients/c1/personal.safetensors"])
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "foreign"])
 def test_a_damaged_file_is_refused_and_named(name, damage, start, tmp_path):

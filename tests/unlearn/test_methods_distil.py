@@ -1,5 +1,7 @@
 """ZeroFU and Mimir on small runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ from helpers.at_request import context_on, replace_work
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import client_data, tensor_digests, uneven_data
 from pfedul import Federation
+from pfedul.base import registry
 from pfedul.base.tensorfile import read_file
+from pfedul.personalization import PERSONALIZATIONS
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.distillation.mimir import MimirOptions, fitted_prompts
 from pfedul.unlearn.methods.distillation.run import label_gates
@@ -132,6 +136,18 @@ def test_where_features_are_nobodys_own_a_note_says_that_nothing_was_forgotten(
     before, after, outcome = forgotten(runs[personalization], tmp_path / "run", method)
     assert distance(before, after) < 1e-5
     assert any("nothing to forget by" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("name", ["fedper", "fedbn"])
+def test_what_is_personal_decides_on_the_note_not_the_name_of_the_personalisation(
+    name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+    PERSONALIZATIONS.register(replace(PERSONALIZATIONS[name], name="mine"))
+    with deep(tmp_path / "run", rounds=1, personalization="mine", data=uneven()) as federation:
+        federation.train()
+        outcome = federation.forget(TARGET, method=f"zerofu:{QUICK},condition=none")
+    assert any("nothing to forget by" in note for note in outcome.notes) == (name == "fedper")
 
 
 def test_equal_label_distributions_tell_nobody_apart(tmp_path):

@@ -1,84 +1,81 @@
 """An audit after the fact: with what a removal left, and samples that the auditor brings.
 
-Gone with the removal are the tensors before it and the target's personal part. So the
-untouched model and the stale head cannot be looked at, and whether there was anything
-to forget is not known. What can still be asked is whether those who stay, or a fresh
-probe on their features, tell the target's samples from others better than after
-retraining without it.
+The removal erased the tensors before it and the target's personal part. So the untouched
+model and the stale head cannot be tested, and whether there was anything to forget is not
+known. What can still be tested is whether the remaining clients' models, or a fresh probe
+on their features, distinguish the target's samples from others better than after retraining
+without it. Tested are the run's tensors as they are now, against oracles without anybody
+who has left since: later training and later removals are named among the limits.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import torch
 
 from pfedul.audit.ask.answers import ask_all, surfaces_of
-from pfedul.audit.ask.samples import check_enough, draw_exam
-from pfedul.audit.brought import check_labels
+from pfedul.audit.ask.samples import check_enough
 from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
 from pfedul.audit.judge.case import Case, Examiner
-from pfedul.audit.levels import Level
-from pfedul.audit.models import Retrained, trained_oracles
-from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_since
+from pfedul.audit.models import Retrained, samples_of, trained_oracles
+from pfedul.audit.rehearsal import Level, Price, level_words, price, shown_path, spent_since
 from pfedul.audit.state import state_of
-from pfedul.data import ClientData, parse_backdoor
+from pfedul.data import ClientData
+from pfedul.data.datasets.npz import read_parts
 from pfedul.errors import PfedulError
-from pfedul.protocol import OnStage
+from pfedul.protocol import OnStage, Workbench
 from pfedul.run.retrained import Recipe, oracle_recipes
-from pfedul.store import audits as ledger_of
-from pfedul.store import requests
+from pfedul.run.run import Run
+from pfedul.store.audits import AFTER_THE_FACT, Audit, write_audit
 from pfedul.store.paths import SHARED_FILE
-from pfedul.unlearn.outcome import read_outcome
-
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
+from pfedul.store.requests import DONE, Request, read_requests
+from pfedul.store.tables import digest_of
+from pfedul.unlearn.outcome import Outcome, read_outcome
 
 GONE = {"stale": "the target's personal part was erased with the removal"}
-_TRAINED_ON = (
-    "The run was trained on after the removal: this is about its tensors now, not about those "
-    "of the removal."
-)
 
 
 @dataclass(frozen=True)
 class Inquiry:
     """An audit of a removal that was honoured; `data` are the targets' samples."""
 
-    federation: Federation
-    request: requests.Request
+    run: Run
+    request: Request
     data: Mapping[str, ClientData]
     level: Level
 
     @property
     def oracles(self) -> list[Recipe]:
-        return oracle_recipes(self.federation, (), self.level.oracles)
+        return oracle_recipes(self.run, (), self.level.oracles)
 
     def check(self) -> None:
         """Refuse what cannot be audited, in one sentence, before anything is trained."""
-        back = [target for target in self.request.targets if target in self.federation.clients]
+        back = [target for target in self.request.targets if target in self.run.clients]
         if back:
             raise PfedulError(
                 f"'{back[0]}' was admitted again since, so that its samples are trained on; what "
                 f"request {self.request.number} left can no longer be told apart."
             )
         check_enough(self.data)
-        check_labels(self.federation.bench, self.data)
+        check_labels(self.run.bench, self.data)
 
     def price(self) -> Price:
-        return price(self.federation, self.oracles)
+        return price(self.run, self.oracles)
 
     def command(self) -> str:
-        """How to do the same again in a shell."""
-        run = shown_path(self.federation.store.path)
+        """The same on the command line."""
+        run = shown_path(self.run.store.path)
         which = f"--request {self.request.number} --target-data DATA"
         return f"pfedul audit {run} {which} {level_words(self.level)}"
 
 
-def honoured_request(federation: Federation, number: int | None) -> requests.Request:
-    """The removal to audit: the newest one, or the one that is asked for."""
-    done = [r for r in requests.read_requests(federation.store.ledger) if r.status == requests.DONE]
+def honoured_request(run: Run, number: int | None) -> Request:
+    """The removal to audit: the newest one, or the one with this number."""
+    done = [request for request in read_requests(run.store.ledger) if request.status == DONE]
     fitting = [request for request in done if number in (None, request.number)]
     if not fitting:
         which = "No removal" if number is None else f"No removal with the number {number}"
@@ -89,50 +86,127 @@ def honoured_request(federation: Federation, number: int | None) -> requests.Req
     return fitting[-1]
 
 
-def audit_after(asked: Inquiry, on_stage: OnStage | None = None) -> ledger_of.Audit:
-    """Train or take oracles, measure, and write down what was found."""
+def audit_after(inquiry: Inquiry, on_stage: OnStage | None = None) -> Audit:
+    """Train or take oracles, measure, and write the result into the ledger."""
     started = time.process_time()
-    asked.check()
+    inquiry.check()
     tell = on_stage or (lambda _stage, _done, _of: None)
-    federation = asked.federation
-    oracles = trained_oracles(federation, (), asked.oracles, tell)
-    examiner = Examiner(_case(asked, oracles, tell))
-    tell("attacks", 0, 1)
-    found = examined(examiner, [], federation.bench, GONE)
-    tell("attacks", 1, 1)
-    outcome = read_outcome(federation.store.ledger, asked.request)
+    run, ledger = inquiry.run, inquiry.run.store.ledger
+    oracles = trained_oracles(run, (), inquiry.oracles, tell)
+    examiner = Examiner(_case(inquiry, oracles, tell))
+    outcome = read_outcome(ledger, inquiry.request)
     evidence = {
-        **circumstances(federation, ledger_of.AFTER_THE_FACT, asked.command(), asked.level.name),
-        **removal_part(federation, outcome, oracles),
+        **circumstances(run, AFTER_THE_FACT, inquiry.command(), inquiry.level.name),
+        **removal_part(run, outcome, oracles),
         "hashes": {
             "shared_before": outcome.shared_sha256_before,
-            "shared_after": _shared_now(asked),
-            "state_after": federation.store.state_digest(),
+            "shared_after": digest_of(ledger, SHARED_FILE),
+            "state_after": run.store.state_digest(),
         },
-        **found,
+        **examined(examiner, [], run.bench, gone=GONE, on_stage=tell),
         "relearn": None,
     }
-    if outcome.shared_sha256_after != _shared_now(asked):
-        evidence["verdict"]["limits"].append(_TRAINED_ON)
-    evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, federation, *oracles)
-    clients = client_figures(federation.clients, outcome, oracles, examiner, {})
-    return ledger_of.write_audit(federation.store.ledger, evidence, clients)
+    evidence["verdict"]["limits"] += changed_since(run, inquiry.request, outcome)
+    evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, run, *oracles)
+    clients = client_figures(run.clients, outcome, oracles, examiner, {})
+    return write_audit(ledger, evidence, clients)
 
 
-def _case(asked: Inquiry, oracles: list[Retrained], tell: OnStage) -> Case:
-    federation, bench = asked.federation, asked.federation.bench
-    planted = federation.settings.plant_backdoor
-    backdoor = None if planted is None else parse_backdoor(planted)
-    exam = draw_exam(asked.data, bench.data, federation.settings.seed, backdoor)
-    states = {"candidate": state_of(federation, federation.clients, {})}
+def _case(inquiry: Inquiry, oracles: list[Retrained], tell: OnStage) -> Case:
+    run, bench = inquiry.run, inquiry.run.bench
+    samples = samples_of(run, inquiry.data)
+    states = {"candidate": state_of(run, run.clients, {})}
     states |= {oracle.recipe.name: oracle.state for oracle in oracles}
     surfaces = surfaces_of(bench, without=tuple(GONE))
-    answers = ask_all(bench, exam, states, surfaces, tell)
+    answers = ask_all(bench, samples, states, surfaces, tell)
     retrained = [answers[oracle.recipe.name] for oracle in oracles]
-    target = " and ".join(asked.request.targets)
-    return Case(exam, surfaces, answers["candidate"], retrained, target=target)
+    target = " and ".join(inquiry.request.targets)
+    return Case(samples, surfaces, answers["candidate"], retrained, target=target)
 
 
-def _shared_now(asked: Inquiry) -> str:
-    sql = "SELECT sha256 FROM files WHERE path = ?"
-    return str(asked.federation.store.ledger.value(sql, SHARED_FILE))
+def changed_since(run: Run, request: Request, outcome: Outcome) -> list[str]:
+    """A limit of the verdict, if the run is not as the removal left it.
+
+    Hashes before and after each later removal tell whether there was training in between.
+    """
+    ledger = run.store.ledger
+    later = [r for r in read_requests(ledger) if r.number > request.number and r.outcome]
+    outcomes = [outcome, *(read_outcome(ledger, removal) for removal in later)]
+    left = [one.shared_sha256_after for one in outcomes]
+    then = [*(one.shared_sha256_before for one in outcomes[1:]), digest_of(ledger, SHARED_FILE)]
+    changes = ["trained on"] if left != then else []
+    changes += [f"changed by request {removal.number}" for removal in later]
+    return [
+        f"The run was {' and '.join(changes)} after the removal: this is about its tensors now, "
+        "not about those of the removal."
+    ][: len(changes)]
+
+
+FROM_RUN = "run"
+"""Instead of a file: the samples that the run's own data set gives the target."""
+
+
+def brought_data(run: Run, targets: Sequence[str], given: Sequence[str]) -> dict[str, ClientData]:
+    """The targets' samples, from `[ID=]FILE.npz` each, or from the run's own data set."""
+    if list(given) == [FROM_RUN]:
+        return {target: _from_run(run, target) for target in targets}
+    files = _files(targets, given)
+    return {target: _in_form(run, read_parts(files[target])) for target in targets}
+
+
+def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
+    if len(targets) == len(given) == 1 and "=" not in given[0]:
+        return {targets[0]: Path(given[0])}
+    named: Mapping[str, str] = dict(item.split("=", 1) for item in given if "=" in item)
+    for target in targets:
+        if target not in named:
+            raise PfedulError(
+                f"Bring the samples of '{target}' with --target-data {target}=FILE.npz, or say "
+                f"--target-data {FROM_RUN} where the run's own data set still has them."
+            )
+    return {target: Path(named[target]) for target in targets}
+
+
+def _from_run(run: Run, target: str) -> ClientData:
+    if target not in run.known_data:
+        raise PfedulError(
+            f"The data set of this run has no samples of '{target}' any more; bring them with "
+            "--target-data FILE.npz."
+        )
+    return run.known_data[target]
+
+
+def _in_form(run: Run, data: ClientData) -> ClientData:
+    """In the model's type; refused where the inputs are not of the run's shape."""
+    someone = next(iter(run.bench.data.values())).train
+    known, _ = someone.batch(torch.zeros(1, dtype=torch.int64))
+    data = ClientData(data.train.as_type(known.dtype), data.test.as_type(known.dtype))
+    for part in (data.train, data.test):
+        if not len(part):
+            raise PfedulError(
+                "The samples that were brought have an empty part; bring samples that were "
+                "trained on and samples that were not."
+            )
+        found, _ = part.batch(torch.zeros(1, dtype=torch.int64))
+        if found.shape[1:] != known.shape[1:]:
+            raise PfedulError(
+                f"The samples that were brought have the shape {tuple(found.shape[1:])}, those "
+                f"of this run {tuple(known.shape[1:])}; bring them as the model takes them."
+            )
+    return data
+
+
+@torch.no_grad()
+def check_labels(bench: Workbench, data: Mapping[str, ClientData]) -> None:
+    """Refuse labels for which the model has no answer."""
+    model = bench.build_model().eval()
+    one = torch.zeros(1, dtype=torch.int64)
+    for target, parts in data.items():
+        classes = model(parts.train.batch(one)[0]).shape[1]
+        for part in (parts.train, parts.test):
+            largest = int(part.batch(torch.arange(len(part)))[1].max())
+            if largest >= classes:
+                raise PfedulError(
+                    f"The samples of '{target}' have the label {largest}, but the model of this "
+                    f"run knows {classes} classes, 0 to {classes - 1}."
+                )

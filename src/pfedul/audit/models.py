@@ -1,4 +1,4 @@
-"""The federations that an audit looks at: trained, forgotten in a sealed copy, or left as they are.
+"""The federations that an audit looks at: retrained, forgotten in a sealed copy, or as they are.
 
 Nothing here changes the run itself. Every federation works on the run's own engine.
 """
@@ -8,62 +8,75 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
 
-from pfedul.audit.ask.samples import Exam, check_enough, draw_exam
+from pfedul.audit.ask.samples import AuditSamples, check_enough, draw_samples
 from pfedul.audit.ask.surfaces import STALE
-from pfedul.audit.state import State, fitted_heads, served, state_of
-from pfedul.base.tensors import Tensors
-from pfedul.data import parse_backdoor
+from pfedul.audit.state import State, served, state_of
+from pfedul.base.tensorfile import encode
+from pfedul.base.tensors import Tensors, read_tensors
+from pfedul.data import ClientData, parse_backdoor
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
-from pfedul.protocol import OnStage, Reply, Task
+from pfedul.protocol import OnStage, Refusal, Reply, Task
 from pfedul.run.retrained import Recipe, lend, open_recipe, replies_left, rounds_done
+from pfedul.run.run import Run
 from pfedul.run.training import compute_round
-from pfedul.store import requests
+from pfedul.server.asking import Ask, ask_clients
+from pfedul.server.checks import check_layout
 from pfedul.store.copies import TWIN_COPY, sealed_copy
 from pfedul.store.paths import SHARED_FILE
+from pfedul.store.requests import unfinished
 from pfedul.store.store import Store
+from pfedul.store.tables import digest_of, spent_on_rounds
 from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.removal import forget
 
-if TYPE_CHECKING:
-    from pfedul.run.run import Run as Federation
+MOST_EPOCHS = 50
+"""For the head that a target fits on an oracle; further epochs do not change it."""
 
 
-def check_ready(federation: Federation, targets: Sequence[str], what: str) -> None:
+def check_ready(run: Run, targets: Sequence[str], what: str) -> None:
     """Refuse, in one sentence, a run on which a removal cannot be tried out and measured."""
-    begun = requests.unfinished(federation.store.ledger)
-    if begun is not None:
+    request = unfinished(run.store.ledger)
+    if request is not None:
         raise PfedulError(
-            f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
+            f"Request {request.number} to forget {', '.join(request.targets)} is not finished; "
             f"finish it before {what}."
         )
-    check_targets(federation, targets)
-    if not federation.rounds:
+    check_targets(run, targets)
+    if not run.rounds:
         raise PfedulError("This run has not been trained, so there is nothing to forget.")
-    data = federation.bench.data
-    check_enough({target: data[target] for target in targets})
+    check_enough({target: run.bench.data[target] for target in targets})
 
 
-def exam_of(federation: Federation, targets: Sequence[str]) -> Exam:
-    """The samples that models are asked about when these targets are forgotten."""
-    data, planted = federation.bench.data, federation.settings.plant_backdoor
-    return draw_exam(
-        {target: data[target] for target in targets},
+def samples_of(run: Run, targets: Mapping[str, ClientData] | Sequence[str]) -> AuditSamples:
+    """The samples that models are asked about when these targets are forgotten.
+
+    Targets that have left the run come with their data.
+    """
+    data, planted = run.bench.data, run.settings.plant_backdoor
+    return draw_samples(
+        targets if isinstance(targets, Mapping) else {target: data[target] for target in targets},
         {client: held for client, held in data.items() if client not in targets},
-        federation.settings.seed,
+        run.settings.seed,
         None if planted is None else parse_backdoor(planted),
     )
 
 
+# Retrained
+
+
 @dataclass(frozen=True, eq=False)
 class Retrained:
-    """An oracle or a twin: its tensors, its clients' accuracies, and what it took.
+    """An oracle or a twin: its tensors, the accuracies of its clients, and what it cost.
 
-    `trained_now` are the seconds that were spent on it in this audit.
+    `trained_now` are the CPU seconds that were spent on it in this audit.
     """
 
     recipe: Recipe
@@ -86,158 +99,180 @@ class Retrained:
 
 
 def trained_oracles(
-    federation: Federation, targets: Sequence[str], recipes: Sequence[Recipe], on_stage: OnStage
+    run: Run, targets: Sequence[str], recipes: Sequence[Recipe], on_stage: OnStage
 ) -> list[Retrained]:
     """Oracles, trained as far as they are not yet; `targets` fit a part of their own to each."""
-    found = []
-    for recipe, told in _with_progress(federation, recipes, "oracles", on_stage):
+    oracles = []
+    for recipe, on_replies in _with_progress(run, recipes, "oracles", on_stage):
         done = rounds_done(recipe)
-        with closing(open_recipe(federation, recipe, told)) as oracle:
-            state = _with_fitted_heads(oracle, federation, targets, recipe)
-            found.append(_retrained(oracle, recipe, state, done))
-    return found
+        with closing(open_recipe(run, recipe, on_replies)) as oracle:
+            stale = fitted_heads(run, oracle.shared, targets, recipe.seed)
+            state = state_of(oracle, oracle.clients, stale, run.clusters)
+            oracles.append(_retrained(oracle, recipe, state, done))
+    return oracles
 
 
 def _with_progress(
-    federation: Federation, recipes: Sequence[Recipe], stage: str, on_stage: OnStage
+    run: Run, recipes: Sequence[Recipe], stage: str, on_stage: OnStage
 ) -> Iterable[tuple[Recipe, Callable[[int], None]]]:
     """Each recipe with a function to call with the replies that it has had so far."""
-    total = replies_left(federation, recipes)
+    total = replies_left(run, recipes)
     done = 0
     on_stage(stage, 0, max(1, total))
     for recipe in recipes:
-        left = replies_left(federation, [recipe])
-        every = federation.rounds * max(1, left // max(1, federation.rounds - rounds_done(recipe)))
+        left = replies_left(run, [recipe])
+        every = run.rounds * max(1, left // max(1, run.rounds - rounds_done(recipe)))
 
-        def told(replies: int, before: int = every - left, base: int = done) -> None:
+        def on_replies(replies: int, before: int = every - left, base: int = done) -> None:
             on_stage(stage, base + max(0, replies - before), max(1, total))
 
-        yield recipe, told
+        yield recipe, on_replies
         done += left
     on_stage(stage, max(1, total), max(1, total))
 
 
-def _with_fitted_heads(
-    oracle: Federation, run: Federation, targets: Sequence[str], recipe: Recipe
-) -> State:
-    epochs = run.rounds * run.settings.local_epochs
-    fitted = STALE.missing(run.bench) is None and targets
-    asked = run.bench, oracle.shared, targets, epochs, recipe.seed, run.clusters
-    stale = fitted_heads(*asked) if fitted else {target: {} for target in targets}
-    return state_of(oracle, oracle.clients, stale, run.clusters)
+def fitted_heads(
+    run: Run, shared: Tensors, targets: Sequence[str], seed: int
+) -> dict[str, Tensors]:
+    """The personal part that each target fits to the shared tensors of an oracle.
+
+    Empty where there is no such surface.
+    """
+    if STALE.missing(run.bench) is not None or not targets:
+        return {target: {} for target in targets}
+    epochs = min(run.rounds * run.settings.local_epochs, MOST_EPOCHS)
+    how = Recalibration(epochs=epochs, affine=True)
+    task = Task("recalibrate", 0, recalibration=how, seed=seed)
+    with TemporaryDirectory() as folder:
+        initial = Path(folder) / "initial.safetensors"
+        initial.write_bytes(encode(read_tensors(run.bench.build_model(), run.bench.split.personal)))
+        ask = partial(ask_clients, run.engine, lambda _client: initial)
+        return _recalibrated(run, ask, task, targets, shared)
 
 
-def _retrained(made: Federation, recipe: Recipe, state: State, done: int) -> Retrained:
+def _recalibrated(
+    run: Run, ask: Ask, task: Task, clients: Sequence[str], shared: Tensors
+) -> dict[str, Tensors]:
+    """Personal tensors of clients after a task; an audit needs those of all of them."""
+    layout = run.rules().personal
+
+    def check(reply: Reply, _client: str) -> str | None:
+        return check_layout("personal", reply.personal, layout)
+
+    replies = ask(task, clients, shared, check, on_refusal=_give_up)
+    return {reply.client: _copied(reply.personal) for reply in replies}
+
+
+def _give_up(refusal: Refusal) -> NoReturn:
+    raise PfedulError(
+        f"Client '{refusal.client}' could not recalibrate for the audit: {refusal.reason}. "
+        "Try again; what was trained is kept."
+    )
+
+
+def _copied(tensors: Tensors) -> Tensors:
+    """The tensors of a reply last until the next one is asked for."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _retrained(made: Run, recipe: Recipe, state: State, done: int) -> Retrained:
     """What is known of a federation of which `done` rounds were there before this audit."""
-    ledger, spent = made.store.ledger, "SELECT SUM(cpu_seconds) FROM rounds WHERE round > ?"
+    ledger = made.store.ledger
     return Retrained(
         recipe,
         state,
         {client: score.accuracy for client, score in made.measure().clients.items()},
-        float(ledger.value(spent, 0) or 0.0),
-        str(ledger.value("SELECT sha256 FROM files WHERE path = ?", SHARED_FILE)),
+        spent_on_rounds(ledger).cpu_seconds,
+        str(digest_of(ledger, SHARED_FILE)),
         cached=done >= made.rounds,
-        trained_now=float(ledger.value(spent, done) or 0.0),
+        trained_now=spent_on_rounds(ledger, since=done).cpu_seconds,
     )
+
+
+# Unlearned
 
 
 @dataclass(frozen=True)
 class Removed:
-    """A removal that was tried out: its tensors, and what it says of itself."""
+    """A removal that was tried out: its tensors, and its outcome."""
 
     state: State
     outcome: Outcome
 
 
 def forget_in_copy(
-    federation: Federation,
+    original: Run,
     name: str,
     targets: Sequence[str],
     options: ForgetOptions,
     away: Sequence[str],
-    run: Federation,
+    *,
+    run: Run,
     on_stage: OnStage | None = None,
 ) -> Removed:
-    """Forget the targets in a sealed copy of `federation`; `run` has the engine and the place.
+    """Forget the targets in a sealed copy of `original`; `run` has the engine and the folder.
 
     The targets' own parts are kept in memory: that is what a target would keep.
     """
-    stale = personal_of(federation, targets)
-    place = sealed_copy(federation.store.path, run.store.path, name)
-    start = lend(run.engine, federation.settings.seed)
-    store = Store.open(place)
-    with closing(type(run)(store, federation.settings, federation.bench, start=start)) as copy:
+    stale = personal_of(original, targets)
+    store = Store.open(sealed_copy(original.store.path, run.store.path, name))
+    start = lend(run.engine, original.settings.seed)
+    with closing(Run(store, original.settings, original.bench, start=start)) as copy:
         outcome = forget(copy, targets, options, away, on_stage)
-        return Removed(state_of(copy, copy.clients, stale, federation.clusters), outcome)
+        return Removed(state_of(copy, copy.clients, stale, original.clusters), outcome)
 
 
-def personal_of(federation: Federation, clients: Sequence[str]) -> dict[str, Tensors]:
+def personal_of(run: Run, clients: Sequence[str]) -> dict[str, Tensors]:
     """Personal tensors of some clients."""
-    return {client: federation.personal(client) for client in clients}
-
-
-def unlearned_twin(
-    run: Federation,
-    recipe: Recipe,
-    told: Callable[[int], None],
-    targets: Sequence[str],
-    options: ForgetOptions,
-    away: Sequence[str],
-) -> Retrained:
-    """A twin of the run, trained with the targets and then unlearned as the run will be."""
-    done = rounds_done(recipe)
-    with closing(open_recipe(run, recipe, told)) as twin:
-        state = forget_in_copy(twin, TWIN_COPY, targets, options, away, run).state
-        return _retrained(twin, recipe, state, done)
+    return {client: run.personal(client) for client in clients}
 
 
 def unlearned_twins(
-    run: Federation,
+    run: Run,
     recipes: Sequence[Recipe],
     targets: Sequence[str],
     options: ForgetOptions,
     away: Sequence[str],
     on_stage: OnStage,
 ) -> list[Retrained]:
-    """The other unlearned models that strict audits compare with oracles."""
+    """Twins of the run, trained with the targets and then unlearned as the run will be."""
+    twins: list[Retrained] = []
     if not recipes:
-        return []
-    return [
-        unlearned_twin(run, recipe, told, targets, options, away)
-        for recipe, told in _with_progress(run, recipes, "twins", on_stage)
-    ]
+        return twins
+    for recipe, on_replies in _with_progress(run, recipes, "twins", on_stage):
+        done = rounds_done(recipe)
+        with closing(open_recipe(run, recipe, on_replies)) as twin:
+            removed = forget_in_copy(twin, TWIN_COPY, targets, options, away, run=run)
+            twins.append(_retrained(twin, recipe, removed.state, done))
+    return twins
 
 
-def untouched_state(federation: Federation, targets: Sequence[str]) -> State:
+# As they are, and controls
+
+
+def untouched_state(run: Run, targets: Sequence[str]) -> State:
     """The run as it is, with what the targets would keep."""
-    remaining = [client for client in federation.clients if client not in targets]
-    return state_of(federation, remaining, personal_of(federation, targets))
+    remaining = [client for client in run.clients if client not in targets]
+    return state_of(run, remaining, personal_of(run, targets))
 
 
-def one_more_round(federation: Federation, targets: Sequence[str]) -> State:
+def one_more_round(run: Run, targets: Sequence[str]) -> State:
     """A control: an ordinary round with everybody, the targets included."""
-    personal: dict[str, Tensors] = personal_of(federation, federation.clients)
+    personal = personal_of(run, run.clients)
 
     def keep(reply: Reply) -> None:
-        personal[reply.client] = _own(reply.personal)
+        personal[reply.client] = _copied(reply.personal)
 
-    result = compute_round(federation, federation.rounds + 1, federation.clients, keep)
+    result = compute_round(run, run.rounds + 1, run.clients, keep)
     stale = {target: personal.pop(target) for target in targets}
-    return served(federation.clusters, result.shared, personal, stale)
+    return served(run.clusters, result.shared, personal, stale)
 
 
-def recalibrated_only(federation: Federation, untouched: State, options: ForgetOptions) -> State:
-    """A control: all that is done around the correction, and no correction."""
+def recalibrated_only(run: Run, untouched: State, options: ForgetOptions) -> State:
+    """A control: everything that is done around the correction, without the correction."""
     how = options.recalibration() or Recalibration()
     task = Task("recalibrate", 0, recalibration=replace(how, statistics=False))
     clients = list(untouched.personal)
-    arguments = task, clients, federation.shared, federation.locate_personal
-    with closing(federation.engine.run(*arguments)) as replies:
-        new = {reply.client: _own(reply.personal) for reply in replies}
+    new = _recalibrated(run, run.ask, task, clients, run.shared)
     personal = {client: {**part, **new[client]} for client, part in untouched.personal.items()}
     return replace(untouched, personal=personal)
-
-
-def _own(tensors: Tensors) -> Tensors:
-    """Copies: the tensors of a reply last until the next one is asked for."""
-    return {name: tensor.clone() for name, tensor in tensors.items()}

@@ -1,10 +1,13 @@
 """A rehearsal: the removal on a sealed copy, audited in full before the real one.
 
-Evidence needs what forgetting erases: the target's samples, its personal part, the
-tensors before. So the audit comes before the act. The copy is forgotten in, oracles
-are trained, everything is measured, figures and hashes are kept and the copy is erased.
+Evidence needs what forgetting erases: the target's samples, its personal part and the
+tensors before. So the audit comes first. Oracles are trained, the target is forgotten in
+the copy, everything is measured, figures and hashes are kept and the copy is erased.
 Forgetting is deterministic: the real removal then ends with the same hashes, and the
 evidence holds for those very tensors.
+
+Read on: models.py (the federations), ask/ (what they answer), judge/ (the verdict),
+evidence/ (the document).
 """
 
 from __future__ import annotations
@@ -14,43 +17,78 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.audit.ask.answers import Answers, ask_all, surfaces_of
-from pfedul.audit.ask.samples import Exam
+from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
-from pfedul.audit.evidence.relearning import old_accuracy, relearn_time
+from pfedul.audit.evidence.relearning import relearn_time
 from pfedul.audit.judge.case import Case, Examiner
-from pfedul.audit.levels import Level
 from pfedul.audit.models import (
     Removed,
     Retrained,
     check_ready,
-    exam_of,
     forget_in_copy,
     one_more_round,
     recalibrated_only,
+    samples_of,
     trained_oracles,
     unlearned_twins,
     untouched_state,
 )
 from pfedul.audit.state import State
 from pfedul.base.options import option_name
+from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage
 from pfedul.run.retrained import Recipe, oracle_recipes, replies_left, twin_recipes
-from pfedul.store import audits as ledger_of
+from pfedul.run.run import Run
+from pfedul.store.audits import REHEARSAL, Audit, write_audit
 from pfedul.store.copies import COPY, clear_rehearsal, copies_erased
+from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.checks import check_away, check_method
 from pfedul.unlearn.inspection import known_scores
 from pfedul.unlearn.options import ForgetOptions
 
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
+
+@dataclass(frozen=True)
+class Level:
+    """How much an audit spends: oracles, and unlearned models (the candidate and its twins)."""
+
+    name: str
+    oracles: int
+    unlearned: int
+    summary: str
+
+
+LEVELS = {
+    level.name: level
+    for level in (
+        Level("quick", 2, 1, "2 oracles: a first look"),
+        Level("standard", 4, 1, "4 oracles: the spread of retraining is known"),
+        Level("strict", 8, 8, "8 oracles and 8 unlearned models: U-LiRA, KLoM, forgetting score"),
+    )
+}
+
+
+def level_of(name: str, oracles: int | None) -> Level:
+    """A level by name, with another number of oracles if one is given.
+
+    >>> level_of("strict", 10).unlearned, level_of("quick", 1).oracles
+    (10, 1)
+    """
+    if name not in LEVELS:
+        raise PfedulError(f"The level is one of {', '.join(LEVELS)}, not '{name}'.")
+    chosen = LEVELS[name]
+    if oracles is None:
+        return chosen
+    if oracles < 1:
+        raise PfedulError(f"An audit needs at least one oracle, not {oracles}.")
+    return Level(name, oracles, oracles if chosen.unlearned > 1 else 1, chosen.summary)
 
 
 @dataclass(frozen=True)
 class Price:
-    """What an audit has yet to train, and about how much CPU time that will take."""
+    """What an audit still has to train, and about how much CPU time that will take."""
 
     oracles: int
     twins: int
@@ -60,39 +98,39 @@ class Price:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A rehearsal that was asked for, before anything is done for it."""
+    """A rehearsal to do: who is forgotten, how, and how much the audit may spend."""
 
-    federation: Federation
+    run: Run
     targets: tuple[str, ...]
     options: ForgetOptions
     away: tuple[str, ...]
     level: Level
 
     def __post_init__(self) -> None:
-        """A client who is named twice is one client."""
+        """A client that is named twice is one client."""
         object.__setattr__(self, "targets", tuple(dict.fromkeys(self.targets)))
         object.__setattr__(self, "away", tuple(dict.fromkeys(self.away)))
 
     @property
     def oracles(self) -> list[Recipe]:
-        return oracle_recipes(self.federation, self.targets, self.level.oracles)
+        return oracle_recipes(self.run, self.targets, self.level.oracles)
 
     @property
     def twins(self) -> list[Recipe]:
-        return twin_recipes(self.federation, self.level.unlearned - 1)
+        return twin_recipes(self.run, self.level.unlearned - 1)
 
     def check(self) -> None:
         """Refuse what cannot be rehearsed, in one sentence, before anything is trained."""
-        check_ready(self.federation, self.targets, "another removal is rehearsed")
-        check_away(self.federation, self.targets, self.away)
-        check_method(self.federation, self.targets, self.options, self.away)
+        check_ready(self.run, self.targets, "another removal is rehearsed")
+        check_away(self.run, self.targets, self.away)
+        check_method(self.run, self.targets, self.options, self.away)
 
     def price(self) -> Price:
-        return price(self.federation, self.oracles, self.twins)
+        return price(self.run, self.oracles, self.twins)
 
     @property
     def removal_words(self) -> str:
-        """What a shell is told of the removal: who, and with which options."""
+        """Arguments of the removal on the command line: who, and with which options."""
         return " ".join([self._without_away, *(f"--away {client}" for client in self.away)])
 
     @property
@@ -101,8 +139,8 @@ class Rehearsal:
         return " ".join([*words, *_option_words(self.options)])
 
     def command(self) -> str:
-        """How to do the same again in a shell, but for who is away: that is with their figures."""
-        run = shown_path(self.federation.store.path)
+        """The same on the command line, without who is away: that is stored with their figures."""
+        run = shown_path(self.run.store.path)
         return f"pfedul rehearse {run} {self._without_away} {level_words(self.level)}"
 
 
@@ -117,118 +155,113 @@ def _option_words(options: ForgetOptions) -> list[str]:
 
 
 def level_words(level: Level) -> str:
-    """What a shell is told of the audit."""
+    """Arguments of the audit on the command line."""
     return f"--level {level.name} --oracles {level.oracles}"
 
 
 def shown_path(path: Path) -> str:
-    """As seen from the working folder where that is above it, else the name alone."""
+    """Relative to the working folder if it is below it, else the name alone."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here)) if path.is_relative_to(here) else path.name)
 
 
-def price(federation: Federation, oracles: Sequence[Recipe], twins: Sequence[Recipe] = ()) -> Price:
+def price(run: Run, oracles: Sequence[Recipe], twins: Sequence[Recipe] = ()) -> Price:
     """From what the run's own rounds took."""
-    ledger = federation.store.ledger
-    spent = ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
-    replies = ledger.value("SELECT SUM(replies) FROM rounds") or 1
-    missing = [
-        sum(1 for recipe in kind if replies_left(federation, [recipe])) for kind in (oracles, twins)
-    ]
-    todo = replies_left(federation, [*oracles, *twins])
-    cached = len(oracles) + len(twins) - sum(missing)
-    return Price(missing[0], missing[1], cached, todo * spent / replies)
+    spent = spent_on_rounds(run.store.ledger)
+    missing, missing_twins = (
+        sum(1 for recipe in kind if replies_left(run, [recipe])) for kind in (oracles, twins)
+    )
+    todo = replies_left(run, [*oracles, *twins])
+    cached = len(oracles) + len(twins) - missing - missing_twins
+    return Price(missing, missing_twins, cached, todo * spent.cpu_seconds / max(1, spent.replies))
 
 
-def rehearse(asked: Rehearsal, on_stage: OnStage | None = None) -> ledger_of.Audit:
+def rehearse(rehearsal: Rehearsal, on_stage: OnStage | None = None) -> Audit:
     """Do all of it; what was measured is written into the ledger of the run.
 
-    Interrupted, it keeps what was trained; asked again, it goes on from there.
+    If it is interrupted, what was trained is kept, and the next call resumes from there.
     """
     started = time.process_time()
-    asked.check()
+    rehearsal.check()
     tell = on_stage or (lambda _stage, _done, _of: None)
-    federation = asked.federation
-    oracles = trained_oracles(federation, asked.targets, asked.oracles, tell)
-    with copies_erased(federation.store.path):
-        twins = unlearned_twins(
-            *(federation, asked.twins, asked.targets, asked.options, asked.away, tell)
-        )
-        removed = forget_in_copy(
-            *(federation, COPY, asked.targets, asked.options, asked.away, federation, tell)
-        )
-    evidence, clients = _measured(asked, removed, oracles, twins, tell)
-    evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, federation, *oracles, *twins)
-    clear_rehearsal(federation.store.path)
-    return ledger_of.write_audit(federation.store.ledger, evidence, clients)
+    run, targets = rehearsal.run, rehearsal.targets
+    removal = rehearsal.options, rehearsal.away
+    oracles = trained_oracles(run, targets, rehearsal.oracles, tell)
+    with copies_erased(run.store.path):
+        twins = unlearned_twins(run, rehearsal.twins, targets, *removal, tell)
+        removed = forget_in_copy(run, COPY, targets, *removal, run=run, on_stage=tell)
+    evidence, clients = _measured(rehearsal, removed, oracles, twins, tell)
+    evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, run, *oracles, *twins)
+    clear_rehearsal(run.store.path)
+    return write_audit(run.store.ledger, evidence, clients)
 
 
-def spent_since(started: float, federation: Federation, *trained: Retrained) -> float:
-    """CPU seconds since then: of this process, and of training where that is in others."""
-    elsewhere = 0.0 if federation.engine.in_process else sum(one.trained_now for one in trained)
+def spent_since(started: float, run: Run, *trained: Retrained) -> float:
+    """CPU seconds since then: of this process, and of training in other processes."""
+    elsewhere = 0.0 if run.engine.in_process else sum(one.trained_now for one in trained)
     return time.process_time() - started + elsewhere
 
 
 def _measured(
-    asked: Rehearsal,
+    rehearsal: Rehearsal,
     removed: Removed,
     oracles: Sequence[Retrained],
     twins: Sequence[Retrained],
     tell: OnStage,
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    federation, bench = asked.federation, asked.federation.bench
-    states = _states(asked, removed, oracles, twins)
-    exam = exam_of(federation, asked.targets)
-    answers = ask_all(bench, exam, states, surfaces_of(bench), tell)
-    case = _case(asked, exam, answers, len(oracles))
-    examiner = Examiner(case)
-    tell("attacks", 0, 1)
-    unlearned = [answers["candidate"], *(answers[f"twin {n + 1}"] for n in range(len(twins)))]
-    found = examined(examiner, unlearned, bench, {})
-    tell("attacks", 1, 1)
-    shown = ("candidate", "untouched", *(f"oracle {n + 1}" for n in range(len(oracles))))
-    starts = {name: states[name].shared for name in shown}
-    wanted = old_accuracy(exam, answers["untouched"])
-    outcome = removed.outcome
+    """The evidence document, and the figures of single clients."""
+    run, bench, outcome = rehearsal.run, rehearsal.run.bench, removed.outcome
+    states = _states(rehearsal, removed, oracles, twins)
+    samples = samples_of(run, rehearsal.targets)
+    answers = ask_all(bench, samples, states, surfaces_of(bench), tell)
+    examiner = Examiner(_case(rehearsal, samples, answers, len(oracles)))
+    unlearned = [answers["candidate"], *(answers[twin.recipe.name] for twin in twins)]
+    starts = {name: states[name].shared for name in examiner.case.models}
     evidence = {
-        **circumstances(federation, ledger_of.REHEARSAL, asked.command(), asked.level.name),
-        **removal_part(federation, outcome, oracles, twins),
+        **circumstances(run, REHEARSAL, rehearsal.command(), rehearsal.level.name),
+        **removal_part(run, outcome, oracles, twins),
         "hashes": {
             "shared_before": outcome.shared_sha256_before,
             "shared_after": outcome.shared_sha256_after,
             "state_after": outcome.state_sha256_after,
         },
-        **found,
-        "relearn": relearn_time(bench, exam, starts, wanted, tell),
+        **examined(examiner, unlearned, bench, gone={}, on_stage=tell),
+        "relearn": relearn_time(bench, samples, starts, answers["untouched"], tell),
     }
-    remaining, scores = list(removed.state.personal), known_scores(federation)
+    remaining, scores = list(removed.state.personal), known_scores(run)
     clients = client_figures(remaining, outcome, oracles, examiner, scores)
-    return evidence, {name: {**row, "away": name in asked.away} for name, row in clients.items()}
+    away = rehearsal.away
+    return evidence, {name: {**row, "away": name in away} for name, row in clients.items()}
 
 
 def _states(
-    asked: Rehearsal, removed: Removed, oracles: Sequence[Retrained], twins: Sequence[Retrained]
+    rehearsal: Rehearsal,
+    removed: Removed,
+    oracles: Sequence[Retrained],
+    twins: Sequence[Retrained],
 ) -> dict[str, State]:
     """Every federation that is asked, by name."""
-    federation = asked.federation
-    untouched = untouched_state(federation, asked.targets)
+    run, targets = rehearsal.run, rehearsal.targets
+    untouched = untouched_state(run, targets)
     return {
         "candidate": removed.state,
         "untouched": untouched,
         **{oracle.recipe.name: oracle.state for oracle in oracles},
-        "one more round": one_more_round(federation, asked.targets),
-        "no-op": recalibrated_only(federation, untouched, asked.options),
+        "one more round": one_more_round(run, targets),
+        "no-op": recalibrated_only(run, untouched, rehearsal.options),
         **{twin.recipe.name: twin.state for twin in twins},
     }
 
 
-def _case(asked: Rehearsal, exam: Exam, answers: Mapping[str, Answers], oracles: int) -> Case:
+def _case(
+    rehearsal: Rehearsal, samples: AuditSamples, answers: Mapping[str, Answers], oracles: int
+) -> Case:
     return Case(
-        exam,
-        surfaces_of(asked.federation.bench),
+        samples,
+        surfaces_of(rehearsal.run.bench),
         answers["candidate"],
         [answers[f"oracle {number}"] for number in range(1, oracles + 1)],
         answers["untouched"],
         {name: answers[name] for name in ("one more round", "no-op")},
-        target=" and ".join(asked.targets),
+        target=" and ".join(rehearsal.targets),
     )

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.client import perform, scratch_of
+from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
-from pfedul.personalization import Recalibration
-from pfedul.protocol import Task, Workbench
-
-if TYPE_CHECKING:
-    from pfedul.run.run import Run as Federation
-
-MOST_EPOCHS = 50
-"""For the head that a target fits on an oracle; more epochs than that change it no more."""
+from pfedul.run.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +15,8 @@ class State:
     """Shared tensors, the remaining clients' personal ones, and those of the targets.
 
     `stale` is what a target attaches to the shared tensors: the personal part that it
-    kept. An oracle has never had the target, so there it is one that the target fits
-    on its own samples, with the oracle's shared tensors frozen: what its head alone
-    would give away.
+    kept. An oracle has never had the target, so there the target fits one on its own
+    samples, with the oracle's shared tensors frozen: what its head alone would give away.
     """
 
     shared: Tensors
@@ -35,17 +25,17 @@ class State:
 
 
 def state_of(
-    federation: Federation,
+    run: Run,
     remaining: Sequence[str],
     stale: Mapping[str, Tensors],
     clusters: Clusters | None = None,
 ) -> State:
-    """The tensors of a federation as they are now; `clusters` may be those from before a removal.
+    """The tensors of a run as they are now; `clusters` may be those from before a removal.
 
     See `served` for runs with clusters.
     """
-    personal = {client: federation.personal(client) for client in remaining}
-    return served(clusters or federation.clusters, federation.shared, personal, stale)
+    personal = {client: run.personal(client) for client in remaining}
+    return served(clusters or run.clusters, run.shared, personal, stale)
 
 
 def served(
@@ -67,23 +57,3 @@ def served(
     ]
     first = next(iter([*stale, *personal]))
     return State(clusters.of(shared, first), *own)
-
-
-def fitted_heads(
-    bench: Workbench,
-    shared: Tensors,
-    targets: Sequence[str],
-    epochs: int,
-    seed: int,
-    clusters: Clusters | None = None,
-) -> dict[str, Tensors]:
-    """The personal part that each target would fit to shared tensors that never knew it."""
-    how = Recalibration(epochs=min(epochs, MOST_EPOCHS), affine=True)
-    task = Task("recalibrate", 0, recalibration=how, seed=seed)
-    scratch = scratch_of(bench)
-    initial = read_tensors(bench.build_model(), bench.split.personal)
-    views = clusters or Clusters()
-    return {
-        target: perform(*(bench, scratch, task, target), views.of(shared, target), initial).personal
-        for target in targets
-    }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """What tables and plots must know of a metric; `best` is the value to hope for."""
+    """What tables and plots must know about a metric; `best` is the ideal value."""
 
     name: str
     best: float

@@ -1,9 +1,8 @@
 """One stream of random numbers for every (seed, purpose, round, client).
 
-Nothing random depends on what was drawn before it. So results do not depend on
-the engine, the number of workers or the order of replies; dropping a client
-leaves the draws of the others as they were; a resumed run equals one that was
-never interrupted.
+No draw depends on the draws before it. So results do not depend on the engine, the
+number of workers or the order of replies; dropping a client does not change the draws of
+the others; a resumed run equals one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def random_stream(seed: int, purpose: str, *place: int | str) -> Iterator[None]:
     """Within the block all draws come from one stream: torch's, numpy's and Python's own.
 
     torch draws shuffles, dropout and initial weights; the others are for users'
-    datasets and models. The caller's streams are as they were after the block.
+    datasets and models. The caller's streams are restored after the block.
     """
     place_seed = derive_seed(seed, purpose, *place)
     python, legacy = random.getstate(), np.random.get_state()

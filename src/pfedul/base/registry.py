@@ -4,15 +4,20 @@ A dataset, partition, model or personalisation is written `name` or
 `name:key=value,key=value`, on the command line, in TOML and in Python alike.
 A value without a key belongs to the first option: `dirichlet:0.5` is
 `dirichlet:alpha=0.5`. Lists are joined by plus signs: `classes=0+1`.
+
+Other packages add entries through entry points (`group` of a registry), notebooks and
+tests by `Registry.register`.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
 from pfedul.base.options import broken_limit
@@ -20,7 +25,7 @@ from pfedul.errors import PfedulError
 
 
 class Entry(Protocol):
-    """What a registry holds: a name, a line of prose and a frozen dataclass of options."""
+    """What a registry holds: a name, a one-line summary and a frozen dataclass of options."""
 
     @property
     def name(self) -> str: ...
@@ -38,23 +43,88 @@ class NoOptions:
     """The options of a choice that has none."""
 
 
-class Registry(Generic[EntryT]):
-    """The known choices of one kind, in the order in which they are listed to users."""
+_REGISTERED: dict[str, dict[str, Any]] = {}
+"""Kind of registry -> entries that were registered at run time."""
 
-    def __init__(self, kind: str, *entries: EntryT) -> None:
+
+def registered_entries() -> dict[str, dict[str, Any]]:
+    """What was registered at run time in any registry, to be sent to worker processes."""
+    return {kind: dict(entries) for kind, entries in _REGISTERED.items() if entries}
+
+
+def restore_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """In a worker process: make the `registered_entries` of its parent known."""
+    for kind, of_kind in entries.items():
+        _REGISTERED.setdefault(kind, {}).update(of_kind)
+
+
+class Registry(Generic[EntryT]):
+    """The known choices of one kind, in the order in which they are listed to users.
+
+    Installed packages add to it by an entry point in `group` that names an entry. They are
+    imported when an unknown name is looked up or the choices are listed. One that fails gives
+    a warning and leaves the other choices as they are.
+    """
+
+    def __init__(self, kind: str, *entries: EntryT, group: str | None = None) -> None:
         self.kind = kind
-        self._entries = {entry.name: entry for entry in entries}
+        self.group = group
+        self._built_in = {entry.name: entry for entry in entries}
+        self._plugins: dict[str, EntryT] | None = None
+        self._broken: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[EntryT]:
-        return iter(self._entries.values())
+        return iter(self._known().values())
 
     def __getitem__(self, name: str) -> EntryT:
-        if name not in self._entries:
-            known = ", ".join(self._entries)
-            near = get_close_matches(name, self._entries, n=1)
-            hint = f" (did you mean '{near[0]}'?)" if near else ""
-            raise PfedulError(f"Unknown {self.kind} '{name}'{hint}; known are: {known}.")
-        return self._entries[name]
+        if name in self._built_in:
+            return self._built_in[name]
+        known = self._known()
+        if name not in known:
+            raise PfedulError(self._broken.get(name) or self._unknown(name, list(known)))
+        return known[name]
+
+    def register(self, entry: EntryT, *, replace: bool = False) -> None:
+        """Add an entry at run time, or with `replace` put it in place of one so added."""
+        mine: dict[str, EntryT] = _REGISTERED.setdefault(self.kind, {})
+        name = getattr(entry, "name", None)
+        problem = None if replace and name in mine else self._problem(entry, self._known())
+        if problem:
+            raise PfedulError(f"The {self.kind} '{name}' cannot be registered: {problem}.")
+        mine[entry.name] = entry
+
+    def _unknown(self, name: str, known: list[str]) -> str:
+        near = get_close_matches(name, known, n=1)
+        hint = f" (did you mean '{near[0]}'?)" if near else ""
+        return f"Unknown {self.kind} '{name}'{hint}; known are: {', '.join(known)}."
+
+    def _known(self) -> dict[str, EntryT]:
+        if self._plugins is None:
+            self._plugins = {}  # first, since a plug-in may look into the registry itself
+            for point in entry_points(group=self.group) if self.group else ():
+                self._load(point, self._plugins)
+        return {**self._built_in, **self._plugins, **_REGISTERED.get(self.kind, {})}
+
+    def _load(self, point: EntryPoint, plugins: dict[str, EntryT]) -> None:
+        try:
+            entry = point.load()
+            problem = self._problem(entry, {**self._built_in, **plugins})
+        except Exception as error:  # whatever a foreign package does when it is imported
+            problem = f"{type(error).__name__}: {error}"
+        if problem is None:
+            plugins[entry.name] = entry
+            return
+        package = point.dist.name if point.dist else point.module
+        sentence = f"The package '{package}' cannot add the {self.kind} '{point.name}': {problem}."
+        self._broken[point.name] = sentence
+        warnings.warn(sentence, stacklevel=2)
+
+    def _problem(self, entry: Any, known: Mapping[str, EntryT]) -> str | None:
+        """Why something cannot be a further entry, if so."""
+        wanted = type(next(iter(self._built_in.values()), entry))
+        if not isinstance(entry, wanted):
+            return f"it is of type {type(entry).__name__}, not {wanted.__name__}"
+        return f"there already is a {self.kind} '{entry.name}'" if entry.name in known else None
 
     def parse(self, text: str) -> tuple[EntryT, Any]:
         """The entry that `text` names, and its options with defaults filled in."""
@@ -63,13 +133,13 @@ class Registry(Generic[EntryT]):
         return entry, _parse_options(f"{self.kind} '{entry.name}'", entry.options, rest)
 
     def canonical(self, text: str) -> str:
-        """`text` with every option written out, so that equal choices compare equal."""
+        """`text` with every option written out, so equal choices compare equal."""
         entry, options = self.parse(text)
         return write(entry.name, options)
 
 
 class FreeName:
-    """The same one-line form for a name that is on no list of ours: `client-05:size=3`."""
+    """The same one-line form for a name that is not in a registry: `client-05:size=3`."""
 
     def __init__(self, kind: str, options: type[Any]) -> None:
         self.kind = kind

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Tensors = dict[str, Tensor]
@@ -43,7 +45,7 @@ def size_in_bytes(tensors: Tensors) -> int:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """In single precision or better, and the very same tensor if it is already."""
+    """The tensor in single precision or better; the same object if it is already."""
     return tensor if tensor.dtype in _WIDE else tensor.to(wide_type(tensor))
 
 
@@ -55,13 +57,19 @@ def wide_type(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def square_sum(tensor: Tensor) -> float:
-    """The sum of squares, in double precision.
+def flat_array(tensor: Tensor) -> NDArray[Any]:
+    """The numbers as a NumPy vector, in single precision or better, without a copy if possible.
 
-    By NumPy, which works on one thread and needs no copy: the last bits depend neither on
-    the number of threads nor on where in memory the numbers lie.
+    NumPy sums them in double precision on one thread and without a copy, so the last bits
+    do not depend on the number of threads.
     """
-    flat = wide(tensor).detach().reshape(-1).numpy()
+    array: NDArray[Any] = wide(tensor).detach().reshape(-1).numpy()
+    return array
+
+
+def square_sum(tensor: Tensor) -> float:
+    """The sum of squares, in double precision."""
+    flat = flat_array(tensor)
     return float(np.einsum("i,i->", flat, flat, dtype=np.float64))
 
 

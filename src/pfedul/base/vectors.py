@@ -1,4 +1,4 @@
-"""Shared parameters as one vector: distances, and the part of it that no row of a matrix sees."""
+"""Shared parameters as one vector: distances, angles and orthogonal projections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIECE = 1 << 18
 """Entries of a row that are converted to double precision at a time."""
 
 _RELATIVE_RANK = 1e-14
-"""Of a Gram matrix of unit rows: smaller eigenvalues, relative to the largest, count as zero."""
+"""Eigenvalues of a Gram matrix of unit rows below this share of the largest count as zero."""
 
 
 def flat(tensors: Tensors, names: Iterable[str]) -> Tensor:
@@ -46,7 +46,7 @@ def square_distance(
 
 
 def cosine(one: Tensor, other: Tensor) -> float:
-    """Of the angle between two vectors, in double precision; zero if one of them is zero."""
+    """The cosine of the angle between two vectors, in double precision; 0 if one is zero."""
     a, b = one.to(torch.float64).reshape(-1), other.to(torch.float64).reshape(-1)
     length = float(a.norm() * b.norm())
     return float(a @ b) / length if length else 0.0
@@ -55,8 +55,8 @@ def cosine(one: Tensor, other: Tensor) -> float:
 def orthogonal_part(vector: Tensor, rows: Tensor) -> Tensor:
     """`vector` without what lies in the span of `rows`: v - A'(AA')^+ A v, in double precision.
 
-    Only pieces of the rows are ever in double precision. The projection is done twice:
-    what rounding left of the rows in the first result, the second takes away.
+    Rows are converted to double precision piece by piece. The projection is done twice: the
+    second removes what rounding left of the rows in the first result.
     """
     inverse = _inverse(gram(rows))
     rest = vector.to(torch.float64)
@@ -66,9 +66,9 @@ def orthogonal_part(vector: Tensor, rows: Tensor) -> Tensor:
 
 
 def _inverse(products: Tensor) -> Tensor:
-    """(AA')^+ up to what changes no projection: of rows of length 1, or 0.
+    """(AA')^+, computed with rows scaled to length 1: the projection is the same.
 
-    Rows span the same at any length; a short one beside a long one would pass for rounding.
+    Without scaling, a short row would be lost in the rounding of a long one.
     """
     lengths = products.diagonal().sqrt()
     scale = torch.where(lengths > 0, 1 / lengths, 0.0)

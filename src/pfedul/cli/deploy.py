@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pfedul.cli.parts import as_json_flag, example, print_json, run_argument
-from pfedul.engine.flower.extra import require_flower
+from pfedul.engine.flower import require_flower
 from pfedul.terminal.console import line, table, waiting
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pfedul.audit.levels import LEVELS, level_of
+from pfedul.audit.rehearsal import LEVELS, level_of
 from pfedul.cli.parts import (
     as_json_flag,
     away_options,
@@ -126,8 +126,7 @@ def audit(
     surface can be tested; the result says which. 'pfedul rehearse' before a removal
     tests them all.
     """
-    from pfedul.audit.after import Inquiry, audit_after, honoured_request
-    from pfedul.audit.brought import brought_data
+    from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from pfedul.audit.applies import best_audit, differences
 from pfedul.cli.parts import (
     as_json_flag,
     away_options,
@@ -26,8 +25,8 @@ from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.records.exact import rank_agreement
 from pfedul.report import save_plan, save_score_map
-from pfedul.store.audits import read_audits
-from pfedul.store.copies import doomed_folders
+from pfedul.store.audits import best_audit, differences, read_audits
+from pfedul.store.copies import obsolete_folders
 from pfedul.terminal.audit import print_carried_over
 from pfedul.terminal.choices import method_row, print_method
 from pfedul.terminal.console import line, waiting
@@ -195,7 +194,7 @@ def _dry_run(
 def _erased_folders(federation: Federation, clients: tuple[str, ...]) -> list[str]:
     """Oracles and comparisons that contain these clients."""
     run, remaining = federation.store.path, set(federation.clients) - set(clients)
-    return [f"{folder.relative_to(run)}/" for folder in doomed_folders(run, remaining)]
+    return [f"{folder.relative_to(run)}/" for folder in obsolete_folders(run, remaining)]
 
 
 def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> None:

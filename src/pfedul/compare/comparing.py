@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pfedul.audit.ask.answers import ask_all, surfaces_of
 from pfedul.audit.judge.case import Case, Examiner
-from pfedul.audit.models import Retrained, check_ready, exam_of, trained_oracles, untouched_state
+from pfedul.audit.models import Retrained, check_ready, samples_of, trained_oracles, untouched_state
 from pfedul.base.threads import one_core
 from pfedul.compare.bases import Base, base_for, needs_own_base
 from pfedul.compare.budget import with_budget
@@ -99,7 +99,7 @@ def _prepared(
     federation, bench = asked.federation, asked.federation.bench
     untouched = untouched_state(federation, asked.targets)
     states = {oracle.recipe.name: oracle.state for oracle in oracles} | {"untouched": untouched}
-    exam = exam_of(federation, asked.targets)
+    exam = samples_of(federation, asked.targets)
     answers = ask_all(bench, exam, states, surfaces_of(bench), on_stage)
     known = tuple(answers[oracle.recipe.name] for oracle in oracles)
     before = answers["untouched"]

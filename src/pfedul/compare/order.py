@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import Exam
-from pfedul.audit.judge.verdict import Verdict
+from pfedul.audit.ask.samples import AuditSamples
+from pfedul.audit.judge.findings import Verdict
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.settings import Settings
@@ -36,7 +36,7 @@ class Order:
     settings: Settings
     bench: bytes
     stale: Mapping[str, Tensors]
-    exam: Exam
+    exam: AuditSamples
     oracles: tuple[Answers, ...]
     untouched: Answers
     held_out: tuple[Verdict, ...]

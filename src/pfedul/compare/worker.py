@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import torch
 
 from pfedul.audit.ask.answers import ask, surfaces_of
@@ -27,6 +26,7 @@ from pfedul.audit.state import state_of
 from pfedul.base.threads import one_core
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.order import Order, Result
+from pfedul.engine.processes import unpickle_bench
 from pfedul.errors import MethodFailed, PfedulError
 from pfedul.federation import Federation
 from pfedul.protocol import OnStage, Workbench
@@ -66,7 +66,7 @@ def _heading(order: Order) -> Result:
 
 
 def _found(order: Order, tell: OnStage) -> Result:
-    bench: Workbench = cloudpickle.loads(order.bench)
+    bench = unpickle_bench(order.bench)
     with closing(_branch(order, bench)) as branch:
         outcome = _forgotten(branch, order, tell)
         state = state_of(branch, branch.clients, order.stale, order.clusters)

@@ -10,7 +10,6 @@ from pfedul.data.backdoor import (
 )
 from pfedul.data.datasets import DATASETS
 from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
-from pfedul.data.fingerprint import fingerprint
 from pfedul.data.load import load_clients
 from pfedul.data.own import own_clients
 from pfedul.data.partitions import PARTITIONS, PartitionKind
@@ -21,6 +20,7 @@ from pfedul.data.samples import (
     Samples,
     TensorSamples,
     as_samples,
+    fingerprint,
     tensor_samples,
 )
 

@@ -1,21 +1,23 @@
-"""From the user's words to every client's data."""
+"""From the names of a data set and a partition to every client's data."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from pfedul.data.client_ids import check_ids
+from pfedul.base.randomness import numpy_generator
+from pfedul.data.checks import check_ids
 from pfedul.data.datasets import DATASETS
-from pfedul.data.datasets.base import Dataset
+from pfedul.data.datasets.base import Dataset, Owners
 from pfedul.data.datasets.files import search_path
 from pfedul.data.partitions import PARTITIONS
-from pfedul.data.partitions.base import Holdings
-from pfedul.data.samples import ClientData, FederatedData
-from pfedul.data.small_clients import policy, without_small
-from pfedul.data.thin import take, thin
+from pfedul.data.partitions.base import ClientIndices, Holdings
+from pfedul.data.samples import ClientData, FederatedData, Indices, TensorSamples
 from pfedul.errors import PfedulError
+
+_SHOWN = 5  # small clients that an error names
 
 
 def load_clients(
@@ -37,11 +39,12 @@ def load_clients(
     """
     kind, options = DATASETS.parse(data)
     method, method_options = PARTITIONS.parse(partition)
-    choice = policy(small_clients)
+    if small_clients not in {"error", "drop"}:
+        raise PfedulError(f"small_clients is 'error' or 'drop', not '{small_clients}'.")
     _check_counts(clients=clients, samples=samples, min_samples=min_samples)
     dataset = thin(kind.load(search_path(root), options), samples, seed)
     holdings = method.split(dataset, clients, seed, method_options)
-    kept, warnings = without_small(holdings, min_samples, choice)
+    kept, warnings = without_small(holdings, min_samples, small_clients)
     check_ids(kept)
     return _federated(dataset, kept, warnings)
 
@@ -67,3 +70,60 @@ def _without_holder(dataset: Dataset, holdings: Holdings) -> tuple[str, ...]:
     lost = np.setdiff1d(labels, held)
     names = ", ".join(map(str, lost))
     return (f"No client holds training samples of these classes: {names}.",) if len(lost) else ()
+
+
+def without_small(
+    holdings: Holdings, min_samples: int, small_clients: str
+) -> tuple[Holdings, tuple[str, ...]]:
+    """The clients that are large enough, and a warning for each that was left out."""
+    small = {name: held for name, held in holdings.items() if _is_small(held, min_samples)}
+    if small and (small_clients == "error" or len(small) == len(holdings)):
+        raise PfedulError(_refusal(small, len(holdings), min_samples))
+    warnings = tuple(
+        f"Client {_describe(name, held)} was left out as too small." for name, held in small.items()
+    )
+    return {name: held for name, held in holdings.items() if name not in small}, warnings
+
+
+def _is_small(held: ClientIndices, min_samples: int) -> bool:
+    return len(held.train) < min_samples or len(held.test) == 0
+
+
+def _refusal(small: Holdings, clients: int, min_samples: int) -> str:
+    shown = ", ".join(_describe(name, held) for name, held in list(small.items())[:_SHOWN])
+    more = f" and {len(small) - _SHOWN} more" if len(small) > _SHOWN else ""
+    drop = "" if len(small) == clients else "--small-clients drop, "
+    return (
+        f"{len(small)} of {clients} clients hold fewer than {min_samples} training samples or no "
+        f"test sample: {shown}{more}; try {drop}fewer clients or another seed."
+    )
+
+
+def _describe(name: str, held: ClientIndices) -> str:
+    return f"{name} ({len(held.train)} training, {len(held.test)} test)"
+
+
+def thin(dataset: Dataset, samples: int | None, seed: int) -> Dataset:
+    """At most `samples` training samples drawn by seed, and test samples in the same ratio."""
+    if samples is None or samples >= len(dataset.train):
+        return dataset
+    in_test = max(1, round(len(dataset.test) * samples / len(dataset.train)))
+    train = _draw(len(dataset.train), samples, seed, "train")
+    test = _draw(len(dataset.test), min(in_test, len(dataset.test)), seed, "test")
+    owners = dataset.owners
+    return Dataset(
+        take(dataset.train, train),
+        take(dataset.test, test),
+        dataset.classes,
+        None if owners is None else Owners(owners.train[train], owners.test[test]),
+    )
+
+
+def take(samples: TensorSamples, rows: Indices) -> TensorSamples:
+    """Some of the samples, as a copy."""
+    return TensorSamples(*samples.batch(torch.from_numpy(rows)))
+
+
+def _draw(available: int, wanted: int, seed: int, part: str) -> Indices:
+    rng = numpy_generator(seed, "samples", part)
+    return np.sort(rng.choice(available, wanted, replace=False))

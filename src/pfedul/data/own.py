@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from pfedul.data.checks import classes_up_to
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids, classes_up_to
 from pfedul.data.samples import (
     ClientData,
     DatasetSamples,
@@ -23,7 +22,8 @@ from pfedul.errors import PfedulError
 def own_clients(mapping: Mapping[str, tuple[Any, Any]]) -> FederatedData:
     """Data from `{client: (train, test)}`, each part (inputs, labels) or a map-style Dataset.
 
-    Classes are numbered from 0; there are as many as the largest label says.
+    Classes are numbered from 0; there are as many as the largest label says. Inputs that are
+    bytes are images, divided by 255, or tokens: see `tensor_samples`.
     """
     if not mapping:
         raise PfedulError("There are no clients; give at least one as {name: (train, test)}.")

@@ -1,17 +1,26 @@
-"""Samples of one part of one client, reachable by index in whole batches."""
+"""Samples of one part of one client, read by index in whole batches."""
 
 from __future__ import annotations
 
-from collections.abc import Sized
+import hashlib
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from pfedul.base.randomness import numpy_generator
 from pfedul.errors import PfedulError
 
+_TEST_EVERY = 5  # of data without an official test part
+_SPLIT_SEED = 0  # constant: what is a test sample must not depend on a run's seed
+
+Indices = NDArray[np.int64]
+
+_IMAGES = 3  # dimensions of a batch of images, at least
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -84,7 +93,7 @@ class ClientData:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Every client's data, the number of classes, and what a user should be told about it."""
+    """Every client's data, the number of classes, and warnings for the user."""
 
     clients: dict[str, ClientData]
     classes: int
@@ -106,13 +115,18 @@ def as_samples(given: object, owner: str) -> Samples:
 
 
 def tensor_samples(x: Tensor, y: Tensor, owner: str) -> TensorSamples:
-    """Checked samples: finite inputs, whole labels from 0 up, as many of one as of the other."""
+    """Checked samples: finite inputs, whole labels from 0 up, as many of one as of the other.
+
+    Bytes (uint8) are images if a sample has a height and a width, [H, W] or [C, H, W]: they
+    are divided by 255. Other bytes are tokens and become whole numbers of 64 bits, as
+    embeddings take them; divide flat images yourself. Inputs of any other type stay as they are.
+    """
     if y.ndim != 1 or y.dtype not in _WHOLE or (len(y) and int(y.min()) < 0):
         raise PfedulError(f"The labels of {owner} must be a list of whole numbers from 0 up.")
     if x.ndim == 0 or len(x) != len(y):
         raise PfedulError(f"The data of {owner} have {len(y)} labels for {_count(x)} inputs.")
-    if x.dtype == torch.uint8:  # images as they come: models want numbers around 0 to 1
-        x = x / 255
+    if x.dtype == torch.uint8:
+        x = x / 255 if x.ndim >= _IMAGES else x.long()
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise PfedulError(
             f"The data of {owner} contain NaN or infinite values; clean them before training."
@@ -134,3 +148,45 @@ def _tensor(values: Any, owner: str) -> Tensor:
 
 def _from_array(values: Any) -> Tensor:
     return torch.from_numpy(np.array(values))
+
+
+def fingerprint(client: ClientData) -> str:
+    """SHA-256 (hex) over one client's samples: it can be erased with the client.
+
+    Only the length of a user's own Dataset counts: its samples are made as they are read
+    and may differ each time.
+    """
+    digest = hashlib.sha256()
+    for piece in (*_pieces(client.train), *_pieces(client.test)):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(samples: Samples) -> Iterator[bytes | memoryview]:
+    yield f"samples {len(samples)}\n".encode()
+    if isinstance(samples, TensorSamples):
+        for tensor in (samples.x, samples.y):
+            # Type and shape say how many bytes follow, so different data never read the same.
+            yield f"{tensor.dtype} {tuple(tensor.shape)}\n".encode()
+            yield _bytes(tensor)
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data
+
+
+def stratified_split(
+    labels: NDArray[np.int64], owners: NDArray[np.str_] | None = None
+) -> tuple[Indices, Indices]:
+    """A fixed split for data without an official one: training part (80 %), test part (20 %).
+
+    Samples are lined up by owner, then label, then chance, and every fifth is a
+    test sample: so each owner and each class gives a fifth, to within one.
+    """
+    chance = numpy_generator(_SPLIT_SEED, "split").random(len(labels))
+    keys = (chance, labels) if owners is None else (chance, labels, owners)
+    order = np.lexsort(keys)
+    is_test = np.zeros(len(labels), dtype=bool)
+    is_test[order[_TEST_EVERY // 2 :: _TEST_EVERY]] = True
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)

@@ -17,10 +17,13 @@ from pfedul.protocol import Engine as Engine
 
 
 def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:
-    """The engine of that name; `auto` takes processes where there is more than one core."""
+    """The engine of that name; `auto` takes processes where there is more than one core.
+
+    Processes need nameless shared memory, which Linux has: elsewhere `auto` is inline.
+    """
     count = min(workers or available_cores(), max(1, len(bench.data)))
     if name == "auto":
-        name = "processes" if count > 1 else "inline"
+        name = "processes" if count > 1 and hasattr(os, "memfd_create") else "inline"
     if name == "inline":
         return InlineEngine(bench)
     if name == "processes":

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pfedul.data.samples import ClientData, Samples, TensorSamples
-from pfedul.engine.sharedbuffer import Layout, SharedBuffer
+from pfedul.engine.sharedbuffer import Places, SharedBuffer
 from pfedul.protocol import Reply, Task
 
 
@@ -22,17 +22,17 @@ class Setup:
     """The first message: the bench without its tensors, and where those lie."""
 
     bench: bytes
-    data: Layout
+    data: Places
     default_dtype: torch.dtype
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerOrder:
     """Do a task for a client; the answer's tensors go into one of the worker's buffers."""
 
     task: Task
     client: str
-    shared: Layout
+    shared: Places
     personal: Path | None
     buffer: int
 
@@ -42,7 +42,7 @@ class Answer:
     """A reply whose tensors lie in the buffer that the order named."""
 
     reply: Reply
-    tensors: Layout
+    tensors: Places
     buffer: int
 
 
@@ -55,7 +55,7 @@ class Failure:
     trace: str
 
 
-def detach_data(data: dict[str, ClientData], buffer: SharedBuffer) -> tuple[Any, Layout]:
+def detach_data(data: dict[str, ClientData], buffer: SharedBuffer) -> tuple[Any, Places]:
     """Client data with tensors moved into a buffer and keys left in their place."""
     tensors = {}
     skeleton: dict[str, dict[str, Any]] = {}
@@ -69,7 +69,7 @@ def detach_data(data: dict[str, ClientData], buffer: SharedBuffer) -> tuple[Any,
     return skeleton, buffer.write(tensors)
 
 
-def attach_data(skeleton: Any, buffer: SharedBuffer, layout: Layout) -> dict[str, ClientData]:
+def attach_data(skeleton: Any, buffer: SharedBuffer, layout: Places) -> dict[str, ClientData]:
     """The inverse of `detach_data`: every worker sees the same memory."""
     tensors = buffer.read(layout)
 

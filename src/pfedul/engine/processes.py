@@ -22,8 +22,9 @@ from pathlib import Path
 import cloudpickle
 import torch
 
+from pfedul.base.registry import registered_entries, restore_entries
 from pfedul.base.tensors import Tensors
-from pfedul.engine.messages import Answer, Failure, Order, Setup, detach_data, open_answer
+from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import Hindrance, PfedulError
 from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
@@ -48,11 +49,11 @@ class Worker:
     lifeline: int
     buffers: list[SharedBuffer]
     free: list[int] = field(default_factory=lambda: list(range(BUFFERS_PER_WORKER)))
-    busy_with: Order | None = None
+    busy_with: WorkerOrder | None = None
 
 
 @dataclass(frozen=True)
-class Done:
+class ReadyReply:
     """A reply that waits for its turn, in a buffer of the worker that made it."""
 
     reply: Reply
@@ -88,10 +89,10 @@ class ProcessesEngine:
         """Give out the work in order, hand the replies back in order."""
         layout = self._shared.write(shared)
         waiting = deque(
-            Order(task, client, layout, locate_personal(client), 0) for client in clients
+            WorkerOrder(task, client, layout, locate_personal(client), 0) for client in clients
         )
         attempts = dict.fromkeys(clients, 0)
-        done: dict[str, Done] = {}
+        done: dict[str, ReadyReply] = {}
         try:
             for client in clients:
                 while client not in done:
@@ -102,23 +103,23 @@ class ProcessesEngine:
                 yield item.reply
                 item.worker.free.append(item.buffer)
         finally:
-            self._clear_desks()
+            self._reset()
 
-    def _clear_desks(self) -> None:
-        """After a run that was left half-way: nobody works on it, no answer waits in a buffer."""
+    def _reset(self) -> None:
+        """After a run that was left half-way: end its busy workers and free all buffers."""
         for worker in [worker for worker in self._workers if worker.busy_with is not None]:
-            self._dismiss(worker)
+            self._end_worker(worker)
         for worker in self._workers:
             worker.free = list(range(BUFFERS_PER_WORKER))
 
-    def _staff(self) -> None:
-        """As many workers as there should be."""
+    def _fill_up(self) -> None:
+        """Start workers until there are as many as there should be."""
         while len(self._workers) < self._wanted:
-            self._workers.append(self._hire())
+            self._workers.append(self._start_worker())
 
-    def _give_out(self, waiting: deque[Order], attempts: dict[str, int]) -> None:
+    def _give_out(self, waiting: deque[WorkerOrder], attempts: dict[str, int]) -> None:
         """An order to each worker that is idle and has room for the answer."""
-        self._staff()
+        self._fill_up()
         for worker in list(self._workers):
             if not waiting or worker.busy_with is not None or not worker.free:
                 continue
@@ -130,9 +131,9 @@ class ProcessesEngine:
             try:
                 worker.line.send(order)
             except OSError:
-                self._bury(worker, waiting)
+                self._drop_dead(worker, waiting)
 
-    def _collect(self, waiting: deque[Order], done: dict[str, Done]) -> None:
+    def _collect(self, waiting: deque[WorkerOrder], done: dict[str, ReadyReply]) -> None:
         """Wait until at least one worker answers or dies; nobody at work is for `_give_out`."""
         busy = {worker.line: worker for worker in self._workers if worker.busy_with is not None}
         for line in mp_connection.wait(list(busy)) if busy else ():
@@ -140,20 +141,20 @@ class ProcessesEngine:
             try:
                 message = worker.line.recv()
             except (EOFError, OSError):
-                self._bury(worker, waiting)
+                self._drop_dead(worker, waiting)
                 continue
             if isinstance(message, Failure):
                 raise as_error(message)
             worker.busy_with = None
             done[message.reply.client] = _opened(message, worker)
 
-    def _bury(self, worker: Worker, waiting: deque[Order]) -> None:
-        """A worker is dead: what it was doing comes first again."""
+    def _drop_dead(self, worker: Worker, waiting: deque[WorkerOrder]) -> None:
+        """Remove a dead worker; its order is the next to be given out."""
         if worker.busy_with is not None:
             waiting.appendleft(worker.busy_with)
-        self._dismiss(worker)
+        self._end_worker(worker)
 
-    def _hire(self) -> Worker:
+    def _start_worker(self) -> Worker:
         ours, theirs = socket.socketpair()
         alive, lifeline = os.pipe()
         buffers = [SharedBuffer() for _ in range(BUFFERS_PER_WORKER)]
@@ -170,7 +171,7 @@ class ProcessesEngine:
             worker.line.send(self._setup)
         return worker
 
-    def _dismiss(self, worker: Worker) -> None:
+    def _end_worker(self, worker: Worker) -> None:
         self._workers.remove(worker)
         worker.line.close()
         os.close(worker.lifeline)
@@ -183,7 +184,7 @@ class ProcessesEngine:
     def close(self) -> None:
         """End the workers; their memory goes with them."""
         for worker in list(self._workers):
-            self._dismiss(worker)
+            self._end_worker(worker)
         self._data.close()
         self._shared.close()
 
@@ -191,12 +192,20 @@ class ProcessesEngine:
 def pickle_bench(bench: Workbench) -> bytes:
     """The bench as it travels to another process, functions of the user's script included."""
     try:
-        return bytes(cloudpickle.dumps(bench))
+        return bytes(cloudpickle.dumps((bench, registered_entries())))
     except Exception as error:
         raise PfedulError(
             f"The model or the data cannot be sent to worker processes ({error}); "
             "use the engine 'inline'."
         ) from error
+
+
+def unpickle_bench(pickled: bytes) -> Workbench:
+    """The bench again, in a process that then knows what was registered at run time."""
+    bench, entries = cloudpickle.loads(pickled)
+    restore_entries(entries)
+    result: Workbench = bench
+    return result
 
 
 def worker_environment() -> dict[str, str]:
@@ -206,9 +215,9 @@ def worker_environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def _opened(answer: Answer, worker: Worker) -> Done:
+def _opened(answer: Answer, worker: Worker) -> ReadyReply:
     # Opened at once: the views hold the memory even if the worker dies before they are read.
-    return Done(open_answer(answer, worker.buffers[answer.buffer]), worker, answer.buffer)
+    return ReadyReply(open_answer(answer, worker.buffers[answer.buffer]), worker, answer.buffer)
 
 
 def _explain_deaths(client: str, code: int | None) -> str:

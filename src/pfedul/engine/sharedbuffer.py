@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pfedul.base.tensors import Tensors
 
-_ALIGNMENT = 64  # as torch's own allocator does, so that computing on a view is as fast
+_ALIGNMENT = 64  # as torch's own allocator does, so computing on a view is as fast
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Place:
         return self.offset + self.count * self.dtype.itemsize
 
 
-Layout = dict[str, Place]
+Places = dict[str, Place]
 
 
-def lay_out(tensors: Mapping[str, Tensor]) -> tuple[Layout, int]:
+def lay_out(tensors: Mapping[str, Tensor]) -> tuple[Places, int]:
     """A place for each tensor, and the bytes needed for all."""
     layout, offset = {}, 0
     for name, tensor in tensors.items():
@@ -58,7 +58,7 @@ class SharedBuffer:
         self.descriptor = _nameless_file() if descriptor is None else descriptor
         self._map: mmap.mmap | None = None
 
-    def write(self, tensors: Mapping[str, Tensor]) -> Layout:
+    def write(self, tensors: Mapping[str, Tensor]) -> Places:
         """Copy tensors in; the layout tells a reader where they are."""
         layout, size = lay_out(tensors)
         if size > os.fstat(self.descriptor).st_size:
@@ -69,8 +69,8 @@ class SharedBuffer:
                 views[name].copy_(tensor)
         return layout
 
-    def read(self, layout: Layout) -> Tensors:
-        """Views of the tensors, without a copy: they change when the buffer is written anew."""
+    def read(self, layout: Places) -> Tensors:
+        """Views of the tensors, without a copy: they change when the buffer is written again."""
         memory = self._mapped(max((place.end for place in layout.values()), default=0))
         return {name: _view(memory, place) for name, place in layout.items()}
 

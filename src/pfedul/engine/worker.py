@@ -1,7 +1,7 @@
 """A worker process: waits for orders, does them for one client at a time, answers.
 
 Started by the `processes` engine as `python -m pfedul.engine.worker`. It never
-imports the user's main script, so that scripts need no `__main__` guard.
+imports the user's main script, so scripts need no `__main__` guard.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 
-import cloudpickle
 import torch
 
 from pfedul.base.tensorfile import read_file
 from pfedul.base.threads import warm_up
 from pfedul.client import Scratch, perform, scratch_of
-from pfedul.engine.messages import Answer, Failure, Order, Setup, attach_data, make_answer
+from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, attach_data, make_answer
+from pfedul.engine.processes import unpickle_bench
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError
 from pfedul.protocol import Workbench
@@ -38,7 +38,7 @@ def serve(
         line.send(failure("Setting up the model and the data", error))
         return
     while True:
-        order: Order = line.recv()
+        order: WorkerOrder = line.recv()
         line.send(carry_out(order, bench, scratch, shared, own[order.buffer]))
 
 
@@ -46,15 +46,15 @@ def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
     """The bench with its data attached, and a model of its own."""
     torch.set_default_dtype(setup.default_dtype)
     warm_up()
-    bench: Workbench = cloudpickle.loads(setup.bench)
+    bench = unpickle_bench(setup.bench)
     bench = replace(bench, data=attach_data(bench.data, data, setup.data))
     return bench, scratch_of(bench)
 
 
 def carry_out(
-    order: Order, bench: Workbench, scratch: Scratch, shared: SharedBuffer, own: SharedBuffer
+    order: WorkerOrder, bench: Workbench, scratch: Scratch, shared: SharedBuffer, own: SharedBuffer
 ) -> Answer | Failure:
-    """The answer to one order; what goes wrong in it is an answer too."""
+    """The answer to one order; an error in it is returned as a Failure."""
     try:
         personal = {} if order.personal is None else read_file(order.personal)
         tensors = shared.read(order.shared)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pfedul.engine.flower.extra import require_flower
+from pfedul.engine.flower import require_flower
 
 if TYPE_CHECKING:
     from pfedul.flower.client import Node as Node

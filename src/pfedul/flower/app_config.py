@@ -24,7 +24,7 @@ NOT_HERE = {"engine", "workers", "data_root", "checkpoint_every"}
 
 @dataclass(frozen=True)
 class AppOptions:
-    """What every action may be told."""
+    """Options of every action."""
 
     action: str = option("train", "What to do.", choices=ACTIONS)
     run: str = option("", "The run folder, on the server's side.")
@@ -62,7 +62,7 @@ def defaults() -> dict[str, Any]:
 def read_config(config: Mapping[str, Any]) -> tuple[AppOptions, dict[str, Any]]:
     """The options of the app, and those of the settings or of `forget`, as the action needs.
 
-    One config serves all actions, so that what belongs to another one is passed over.
+    One config serves all actions, so keys of other actions are ignored.
     """
     given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
     of_forget = {_forget_key(name): name for name in _names(ForgetOptions)}

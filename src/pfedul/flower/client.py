@@ -20,7 +20,7 @@ from torch import nn
 from pfedul.base.tensors import Tensors
 from pfedul.client import perform, scratch_of
 from pfedul.data import FederatedData, fingerprint
-from pfedul.engine.flower.wire import MESSAGE_TYPES, Order, open_order, pack_reply, pack_words
+from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
 from pfedul.protocol import Reply, Workbench, split_extra
@@ -104,7 +104,7 @@ def node_of(config: Mapping[str, Any]) -> Node:
     return Node(str(config["client"]), folder, dict(config))
 
 
-def introduce(node: Node, order: Order, load: Load | None) -> dict[str, Any]:
+def introduce(node: Node, order: NodeOrder, load: Load | None) -> dict[str, Any]:
     """Who this node is, and what the server must know of its data."""
     _, data = _model_and_data(node, Settings(**order.settings), load)
     own = data.clients[node.client]
@@ -115,7 +115,7 @@ def introduce(node: Node, order: Order, load: Load | None) -> dict[str, Any]:
     }
 
 
-def carry_out(node: Node, order: Order, load: Load | None) -> Reply:
+def carry_out(node: Node, order: NodeOrder, load: Load | None) -> Reply:
     """Do what is asked for, with the personal tensors that the order names."""
     bench = _bench(node, Settings(**order.settings), load)
     if order.data_sha256 not in {None, fingerprint(bench.data[node.client])}:

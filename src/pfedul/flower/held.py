@@ -3,7 +3,7 @@
     FOLDER/FEDERATION/CLIENT/SHA256.safetensors   personal tensors, named after their content
     FOLDER/receipts/FEDERATION-CLIENT.json        after an erasure: what was erased, and when
 
-A round writes new tensors beside those it started from. Which of them count is
+A round writes new tensors next to those it started from. Which of them count is
 known to the server alone, whose commit may still fail: so the order of the next
 round names what to start from, and only then is everything else deleted.
 """

@@ -1,29 +1,82 @@
-"""Who is who: a client's name is bound to the key with which its node proves itself.
+"""Who the nodes are: each client's name is bound to the key of its node.
 
-Flower's superlink lets only nodes in whose public keys are registered, and says
-which key a node has. The first node that claims a name has it from then on, by
-its key; a node that claims a name that is another's gets nothing. Names are
-claims, keys are proof.
+Flower's superlink accepts only nodes with registered public keys, and says which
+key a node has. The first node that claims a name keeps it; a node that claims a
+name bound to another key gets nothing. Questions to nodes (who are you, erase your
+folder) are answered in words; no tensor goes out with them. A forgotten client is
+asked to erase its own folder until it confirms that it has.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from pfedul.base.tensorfile import is_digest
-from pfedul.data.client_ids import check_ids
-from pfedul.engine.flower.wire import Order, clean_text
+from pfedul.data.checks import check_ids
+from pfedul.engine.flower.grid import Exchange, Traffic, lifetime, unreadable
+from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, clean_text, open_words, pack_order
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.queries import Server, Words, ask
+from pfedul.flower.app_config import AppOptions
 from pfedul.protocol import Task
+from pfedul.run.assembly import ModelFactory
 from pfedul.settings import Settings, fixed
-from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.tables import Member, now
+from pfedul.store.ledger import Statement
+from pfedul.store.nodes import (
+    barred_keys,
+    bound_keys,
+    confirmed_row,
+    stranger_row,
+    traffic_row,
+    unconfirmed_erasures,
+)
+from pfedul.store.tables import Member
+
+Words = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FlowerServer:
+    """Flower's grid, the options of this action, the user's own model if any, and a log."""
+
+    grid: Grid
+    options: AppOptions
+    model: ModelFactory | None
+    tell: Callable[[str], None]
+
+
+def ask(
+    server: FlowerServer, order: NodeOrder, nodes: Mapping[str, int]
+) -> tuple[dict[str, Words], list[Statement]]:
+    """Each node's answer (a failure is one too), and the ledger row of the traffic."""
+    if not nodes:
+        return {}, []
+    action, deadline = order.task.action, server.options.answer_deadline
+    content, kind = pack_order(order), MESSAGE_TYPES[action]
+    ttl = lifetime(deadline)
+    messages = {key: Message(content, node, kind, ttl=ttl) for key, node in nodes.items()}
+    traffic = Traffic()
+    exchange = Exchange(server.grid, messages, deadline, traffic)
+    answers = {key: _words(exchange.wait_for(key), action) for key in nodes}
+    number = order.task.number
+    return answers, [traffic_row(action, number, len(nodes), asdict(traffic))]
+
+
+def _words(found: RecordDict | str, action: str) -> Words:
+    if isinstance(found, str):
+        return {"failure": found}
+    try:
+        words = open_words(action, found)
+        failure = words.get("failure")
+        return words if failure is None else {"failure": clean_text(failure)}
+    except Exception as error:
+        return {"failure": unreadable(error)}
 
 
 @dataclass(frozen=True)
@@ -41,27 +94,11 @@ def online_nodes(grid: Grid) -> dict[str, int]:
     return {hashlib.sha256(node.public_key).hexdigest(): node.node_id for node in grid.get_nodes()}
 
 
-def bound_keys(ledger: Ledger) -> dict[str, str]:
-    """Client -> the key of its node."""
-    rows = ledger.rows("SELECT client, node_key FROM nodes ORDER BY client")
-    return {row["client"]: row["node_key"] for row in rows}
-
-
-def barred_keys(ledger: Ledger) -> set[str]:
-    """Keys of nodes whose client was forgotten."""
-    return {row["node_key"] for row in ledger.rows("SELECT node_key FROM barred")}
-
-
-def binding_row(client: str, key: str) -> Statement:
-    """A name bound to a key."""
-    return insert("nodes", client=client, node_key=key, bound_at=now())
-
-
 def ask_who(
-    server: Server, settings: Settings, nodes: Mapping[str, int]
+    server: FlowerServer, settings: Settings, nodes: Mapping[str, int]
 ) -> tuple[dict[str, Introduced | str], list[Statement]]:
     """Ask nodes who they are; a text says why one cannot be taken."""
-    order = Order(Task("hello", 0), "", settings=fixed(settings))
+    order = NodeOrder(Task("hello", 0), "", settings=fixed(settings))
     answers, rows = ask(server, order, nodes)
     return {key: read_introduction(key, words) for key, words in answers.items()}, rows
 
@@ -90,7 +127,7 @@ def _count(value: object) -> int:
     return value
 
 
-def meet_strangers(server: Server, federation: Federation) -> list[Introduced]:
+def meet_strangers(server: FlowerServer, federation: Federation) -> list[Introduced]:
     """Ask nodes that are bound to no client who they are; returns those that claim a free name.
 
     Nodes of forgotten clients are not even asked. All of them get nothing, and are
@@ -103,7 +140,7 @@ def meet_strangers(server: Server, federation: Federation) -> list[Introduced]:
     claims, rows = ask_who(server, federation.settings, nodes)
     for key, claim in claims.items():
         name, reason = _refusal(claim, bound)
-        rows.append(insert("strangers", node_key=key, claim=name, reason=reason, at=now()))
+        rows.append(stranger_row(key, name, reason))
         server.tell(f"The node {key[:12]} gets nothing: {reason}.")
     ledger.write(rows)
     found = [claim for claim in claims.values() if isinstance(claim, Introduced)]
@@ -118,3 +155,29 @@ def _refusal(claim: Introduced | str, bound: Mapping[str, str]) -> tuple[str, st
     if name in bound:
         return name, f"the name {name} belongs to a node with another key"
     return name, f'{name} is no client of this run (action="admit" makes it one)'
+
+
+def confirm_erasures(server: FlowerServer, federation: Federation) -> None:
+    """Ask those who are connected and have yet to confirm; note their receipts."""
+    ledger = federation.store.ledger
+    waiting = unconfirmed_erasures(ledger)
+    online = online_nodes(server.grid) if waiting else {}
+    for row in waiting:
+        if row["node_key"] in online:
+            _ask_one(server, federation, row, online[row["node_key"]])
+
+
+def _ask_one(
+    server: FlowerServer, federation: Federation, row: Mapping[str, Any], node: int
+) -> None:
+    ledger, target = federation.store.ledger, row["target"]
+    name = str(ledger.meta("federation"))
+    order = NodeOrder(Task("erase", int(row["request"])), target, name)
+    answers, rows = ask(server, order, {target: node})
+    words = answers[target]
+    if words.get("failure") or words.get("federation") != name:
+        server.tell(f"{target} has not confirmed: {words.get('failure', 'an odd receipt')}.")
+    else:
+        rows.append(confirmed_row(row, words))
+        server.tell(f"{target} confirms that its folder is erased.")
+    ledger.write(rows)

@@ -5,21 +5,19 @@ The run folder, the rounds and the removals are those of every other engine.
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pfedul.base.tensors import read_tensors
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids
 from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.identity import Introduced, ask_who, binding_row, bound_keys, online_nodes
-from pfedul.flower.queries import Server, traffic_row
+from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
 from pfedul.run.opening import check_same_settings, check_same_tensors
@@ -37,7 +35,15 @@ from pfedul.settings import (
     write_toml,
 )
 from pfedul.store.folder import refuse_unusable
-from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.ledger import Ledger, Statement
+from pfedul.store.nodes import (
+    binding_rows,
+    bound_keys,
+    data_digest,
+    read_inputs,
+    run_facts,
+    traffic_row,
+)
 from pfedul.store.paths import AT_NODES, INIT_FILE, LEDGER_FILE, SHARED_FILE
 from pfedul.store.store import Store
 from pfedul.store.tables import client_row, run_rows
@@ -45,7 +51,7 @@ from pfedul.store.tables import client_row, run_rows
 WAIT_SECONDS = 1.0
 
 
-def open_or_create(server: Server, asked: dict[str, Any]) -> Federation:
+def open_or_create(server: FlowerServer, asked: dict[str, Any]) -> Federation:
     """The federation of the run folder; a new one with the nodes that are there."""
     path = Path(server.options.run).expanduser().resolve()
     if (path / LEDGER_FILE).is_file():
@@ -55,7 +61,7 @@ def open_or_create(server: Server, asked: dict[str, Any]) -> Federation:
     return create_remote(server, path, asked)
 
 
-def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
+def open_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Federation:
     """An existing run, at its last whole round."""
     stored = read_settings(path)
     if server.model is not None:  # what is given in Python wins over names in the config
@@ -79,7 +85,7 @@ def open_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation
         raise
 
 
-def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federation:
+def create_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Federation:
     """A new run with the first nodes that come and say who they are."""
     refuse_unusable(path)
     settings = _first_settings(server, asked)
@@ -89,14 +95,8 @@ def create_remote(server: Server, path: Path, asked: dict[str, Any]) -> Federati
     check_clients(settings, [node.member.client for node in found])
     _refuse_clusters(settings)
     shared = read_tensors(bench.build_model(), bench.split.shared)
-    facts = {
-        "clients_at": AT_NODES,
-        "federation": uuid.uuid4().hex,
-        "input_shape": json.dumps(shape),
-        "classes": str(classes),
-    }
     rows = [*run_rows(), settings_row(settings), *_rows_of(found), *traffic]
-    rows += [insert("meta", key=key, value=value) for key, value in facts.items()]
+    rows += run_facts(shape, classes)
     store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
     return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
 
@@ -106,7 +106,9 @@ def _refuse_clusters(settings: Settings) -> None:
         raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
 
 
-def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) -> FlowerEngine:
+def _engine(
+    server: FlowerServer, store: Store, settings: Settings, bench: Workbench
+) -> FlowerEngine:
     """The engine of an open run: its clients are the nodes that their keys say they are."""
 
     def nodes() -> Mapping[str, int]:
@@ -114,19 +116,19 @@ def _engine(server: Server, store: Store, settings: Settings, bench: Workbench) 
         return {client: online[key] for client, key in bound.items() if key in online}
 
     def note(task: Task, clients: int, traffic: Traffic) -> None:
-        store.ledger.write([traffic_row(task, clients, traffic)])
+        row = traffic_row(task.action, task.number, clients, asdict(traffic))
+        store.ledger.write([row])
 
-    sql = "SELECT data_sha256 FROM clients WHERE client = ?"
     about = Federated(
         str(store.ledger.meta("federation")),
         fixed(settings),
         cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
-        lambda client: store.ledger.value(sql, client),
+        lambda client: data_digest(store.ledger, client),
     )
     return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 
 
-def _first_settings(server: Server, asked: dict[str, Any]) -> Settings:
+def _first_settings(server: FlowerServer, asked: dict[str, Any]) -> Settings:
     config = server.options.config
     known = {**(read_toml(Path(config).expanduser()) if config else {}), **asked}
     if server.options.nodes:
@@ -146,7 +148,7 @@ def _check_commits(settings: Settings) -> None:
         raise PfedulError("On Flower every round is committed; set checkpoint_every to 1.")
 
 
-def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
+def _gather(server: FlowerServer, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
     """Wait until so many nodes as there are to be clients have said who they are."""
     wanted = settings.clients or 1
     found: dict[str, Introduced] = {}
@@ -171,7 +173,7 @@ def _gather(server: Server, settings: Settings) -> tuple[list[Introduced], list[
 
 
 def _sort_claims(
-    server: Server, claims: Mapping[str, Introduced | str], found: dict[str, Introduced]
+    server: FlowerServer, claims: Mapping[str, Introduced | str], found: dict[str, Introduced]
 ) -> list[str]:
     """Take in who can be taken in; returns why others cannot."""
     refused = []
@@ -185,7 +187,7 @@ def _sort_claims(
     return refused
 
 
-def _too_few(server: Server, found: int, wanted: int, refused: Sequence[str]) -> str:
+def _too_few(server: FlowerServer, found: int, wanted: int, refused: Sequence[str]) -> str:
     why = f" (refused: {refused[0]})" if refused else ""
     return (
         f"{found} of {wanted} clients came within {server.options.nodes_deadline:g} s{why}; "
@@ -207,15 +209,15 @@ def _agree(found: Sequence[Introduced]) -> tuple[tuple[int, ...], int]:
 
 def _rows_of(found: Sequence[Introduced]) -> list[Statement]:
     rows = [client_row(node.member, 0) for node in found]
-    return rows + [binding_row(node.member.client, node.key) for node in found]
+    return rows + [row for node in found for row in binding_rows(node.member.client, node.key)]
 
 
 def _bench_of(ledger: Ledger, settings: Settings, model: ModelFactory | None) -> Workbench:
-    shape = tuple(json.loads(str(ledger.meta("input_shape"))))
-    return assemble_at_server(settings, shape, int(str(ledger.meta("classes"))), model)
+    shape, classes = read_inputs(ledger)
+    return assemble_at_server(settings, shape, classes, model)
 
 
-def wait_for_nodes(server: Server, federation: Federation) -> list[str]:
+def wait_for_nodes(server: FlowerServer, federation: Federation) -> list[str]:
     """Wait for the nodes of all clients; returns who is still missing at the deadline."""
     ends = time.monotonic() + server.options.nodes_deadline
     while True:

@@ -16,23 +16,21 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from pfedul.data.client_ids import check_ids
+from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
-from pfedul.flower.deployment.database import scrub
-from pfedul.flower.deployment.layout import Layout
-from pfedul.flower.farewell import confirm_erasures
-from pfedul.flower.identity import Introduced, binding_row, meet_strangers
-from pfedul.flower.queries import Server
+from pfedul.flower.deployment.down import scrub
+from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.identity import FlowerServer, Introduced, confirm_erasures, meet_strangers
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.run.admission import admit
 from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
-from pfedul.store.ledger import insert
+from pfedul.store.nodes import begin_action, binding_rows, end_action
+from pfedul.store.paths import refuse_links
 from pfedul.store.requests import NOT_CONFIRMED, read_request
-from pfedul.store.tables import no_stranger_row, now
 from pfedul.unlearn.outcome import read_outcome
 
 _LOG = logging.getLogger("flwr")
@@ -50,7 +48,7 @@ def server_app(model: ModelFactory | None = None) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         _LOG.addFilter(_one_sentence)
         options, asked = read_config(context.run_config)
-        result = run_action(Server(grid, options, model, _LOG.info), asked)
+        result = run_action(FlowerServer(grid, options, model, _LOG.info), asked)
         _LOG.info("%s: %s", options.action, json.dumps(result))
 
     return app
@@ -64,7 +62,7 @@ def _one_sentence(record: logging.LogRecord) -> bool:
     return True
 
 
-def run_action(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
+def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked for; returns what the command line prints as JSON."""
     options = server.options
     if options.action == "status":
@@ -79,16 +77,13 @@ def _noted(
 ) -> dict[str, Any]:
     """Write down that an action was begun, and how it ended."""
     ledger = federation.store.ledger
-    number = 1 + (ledger.value("SELECT MAX(id) FROM actions") or 0)
-    row = {"id": number, "action": options.action, "started_at": now()}
-    ledger.write([insert("actions", **row)])
+    number = begin_action(ledger, options.action)
     try:
         result = act()
     except BaseException as error:
-        words = _result_of(error)
-        ledger.write([insert("actions", **row, finished_at=now(), result=words)])
+        end_action(ledger, number, _result_of(error))
         raise
-    ledger.write([insert("actions", **row, finished_at=now(), result="done")])
+    end_action(ledger, number, "done")
     return result
 
 
@@ -99,7 +94,7 @@ def _result_of(error: BaseException) -> str:
     return str(error) if isinstance(error, PfedulError) else type(error).__name__
 
 
-def _act(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
+def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Settle what is owed to and by the nodes, then do the action."""
     missing = wait_for_nodes(server, federation)
     if missing:
@@ -126,7 +121,7 @@ def _run_path(options: AppOptions) -> Path:
     return Path(options.run).expanduser().resolve()
 
 
-def _catch_up(server: Server, federation: Federation) -> list[str]:
+def _catch_up(server: FlowerServer, federation: Federation) -> list[str]:
     """Who was away when a client was forgotten recalibrates now, if it is back."""
     done = federation.recalibrate()
     if done:
@@ -134,7 +129,7 @@ def _catch_up(server: Server, federation: Federation) -> list[str]:
     return done
 
 
-def _progress(server: Server) -> Callable[[Progress], None]:
+def _progress(server: FlowerServer) -> Callable[[Progress], None]:
     def tell(progress: Progress) -> None:
         if progress.loss is not None:
             accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.1%}"
@@ -145,11 +140,13 @@ def _progress(server: Server) -> Callable[[Progress], None]:
     return tell
 
 
-def _forget(server: Server, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
+def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Finish the server's side first; then the target's own folder, if it can be reached."""
+    layout = DeploymentPaths(_run_path(server.options))
+    refuse_links(layout.folder)
     outcome = federation.forget(*server.options.clients, **asked)
     confirm_erasures(server, federation)
-    if not scrub(Layout(_run_path(server.options)).database):
+    if not scrub(layout.database):
         server.tell("Flower's database may still hold deleted messages; 'pfedul down' clears it.")
     ledger = federation.store.ledger
     found = read_outcome(ledger, read_request(ledger, outcome.request))
@@ -174,6 +171,5 @@ def _admit(
             waiting = ", ".join(sorted({node.member.client for node in newcomers})) or "nobody"
             raise PfedulError(f"No new node claims to be '{client}'; waiting: {waiting}.")
         member, key = (found[0].member, found[0].key) if found else (None, "")
-        rows = [binding_row(client, key), no_stranger_row(client, key)]
-        admit(federation, client, options.again, member, rows)
+        admit(federation, client, options.again, member, binding_rows(client, key))
     return {"admitted": options.clients, "joined_round": federation.rounds}

@@ -1,13 +1,15 @@
 """The models that can be named on the command line, in TOML and in Python.
 
-A user's own `nn.Module` needs none of this. A new model is one new file and
-one line in `MODELS`. Each model declares its head by the attribute
-`head_name`, and its forward pass ends with that head: `head(features(x))`.
+A user's own `nn.Module` needs none of this. A new model is one new file and one line in
+`MODELS`, or an entry point of another package in the group `pfedul.models`. Each model
+declares its head by the attribute `head_name`, and its forward pass ends with that head:
+`head(features(x))`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import nn
 
@@ -18,9 +20,9 @@ from pfedul.models.cnn import CNN
 from pfedul.models.mlp import MLP
 from pfedul.models.resnet import RESNET18, resnet18
 
-__all__ = ["MODELS", "ModelKind", "build_model", "resnet18"]
+__all__ = ["MODELS", "ModelKind", "build_model", "model_factory", "resnet18"]
 
-MODELS: Registry[ModelKind] = Registry("model", RESNET18, CNN, MLP)
+MODELS: Registry[ModelKind] = Registry("model", RESNET18, CNN, MLP, group="pfedul.models")
 
 
 def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Module:
@@ -29,6 +31,11 @@ def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Modul
     >>> build_model("mlp:hidden=8", (4,), 3).head
     Linear(in_features=8, out_features=3, bias=True)
     """
+    return model_factory(spec, input_shape, classes)()
+
+
+def model_factory(spec: str, input_shape: Sequence[int], classes: int) -> Callable[[], nn.Module]:
+    """What builds the model of `build_model`, also in a process that does not know its name."""
     kind, options = MODELS.parse(spec)
     check_classes(classes)
     if not input_shape or min(input_shape) < 1:
@@ -36,4 +43,4 @@ def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Modul
             f"A model cannot take inputs of shape {list(input_shape)}; "
             "give the shape of one sample, such as [3, 32, 32]."
         )
-    return kind.build(input_shape, classes, options)
+    return partial(kind.build, input_shape, classes, options)

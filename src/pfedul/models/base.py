@@ -40,15 +40,3 @@ def image_shape(model: str, input_shape: Sequence[int], smallest: int = 1) -> tu
             f"not {height} x {width}; use the model 'mlp' for smaller ones."
         )
     return channels, height, width
-
-
-def require_choice(option: str, value: str, *allowed: str) -> None:
-    """Deprecated by `pfedul.base.options.option(choices=...)`: for `__post_init__` of options."""
-    if value not in allowed:
-        raise ValueError(f"{option} must be one of {', '.join(allowed)}, not '{value}'")
-
-
-def require_positive(option: str, value: int) -> None:
-    """Deprecated by `pfedul.base.options.option(at_least=1)`: for `__post_init__` of options."""
-    if value < 1:
-        raise ValueError(f"{option} must be 1 or more, not {value}")

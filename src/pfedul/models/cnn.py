@@ -3,7 +3,7 @@
 McMahan et al., "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", AISTATS 2017: two 5x5 convolutions of 32 and 64 channels,
 each with 2x2 max pooling, then 512 units and the head. It differs in one
-point: by default each convolution is followed by BatchNorm, so that FedBN has
+point: by default each convolution is followed by BatchNorm, so FedBN has
 something to keep personal; `norm=none` is the CNN of the paper.
 """
 
@@ -56,7 +56,7 @@ class SmallCNN(nn.Module):
 
 
 def _block(inputs: int, outputs: int, norm: str) -> nn.Sequential:
-    # Padding keeps the size, so that images of 8 x 8 pixels survive both poolings.
+    # Padding keeps the size, so images of 8 x 8 pixels survive both poolings.
     # BatchNorm subtracts whatever a bias adds: the convolution has one only without it.
     convolution = nn.Conv2d(inputs, outputs, kernel_size=5, padding=2, bias=norm == "none")
     normalise = nn.BatchNorm2d(outputs) if norm == "batch" else nn.Identity()

@@ -1,4 +1,4 @@
-"""ResNet-18, shape for shape and name for name as torchvision's, so that its state dicts load.
+"""ResNet-18, shape for shape and name for name as torchvision's, so its state dicts load.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016. It
 differs by options only: `stem=cifar` is the stem for small images that is

@@ -12,4 +12,6 @@ from pfedul.personalization.fedbn import FEDBN
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.fedrep import FEDREP
 
-PERSONALIZATIONS = Registry("personalization", FEDAVG, FEDPER, FEDREP, DITTO, FEDBN)
+PERSONALIZATIONS = Registry(
+    "personalization", FEDAVG, FEDPER, FEDREP, DITTO, FEDBN, group="pfedul.personalizations"
+)

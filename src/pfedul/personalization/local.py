@@ -16,10 +16,10 @@ from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.base import Fitted, Job, LocalTraining
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits, labels) -> one number to go down on."""
+"""(logits, labels) -> the number to minimise."""
 
 FORWARD_BATCH = 256
-"""How many samples pass at once when there is no backward pass to pay for."""
+"""Batch size where there is no backward pass."""
 
 
 def fit_everything(job: Job) -> Fitted:
@@ -84,7 +84,7 @@ def run_sgd(
 
 @torch.no_grad()
 def mean_loss(model: Callable[[Tensor], Tensor], samples: Samples) -> float:
-    """The loss as it is, without a step."""
+    """The mean loss, without training."""
     total = torch.zeros(())
     for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
         x, y = samples.batch(indices)
@@ -101,14 +101,14 @@ def batches(count: int, batch_size: int, epochs: int, steps: int | None) -> Iter
 def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
     """One epoch of indices in random order.
 
-    A lone last sample joins the batch before it: batch normalisation has no
-    statistics of a single sample.
+    A last batch of one sample, or of less than a quarter of the others, joins the one before
+    it: batch normalisation has no statistics of a single sample and poor ones of a few.
 
-    >>> sorted(len(batch) for batch in shuffled_batches(9, 4))
-    [4, 5]
+    >>> [len(batch) for batch in shuffled_batches(34, 16)]
+    [16, 18]
     """
     batches = list(torch.split(torch.randperm(count), batch_size))
-    if len(batches) > 1 and len(batches[-1]) == 1 and batch_size > 1:
+    if len(batches) > count_batches(count, batch_size):
         batches[-2:] = [torch.cat(batches[-2:])]
     return iter(batches)
 
@@ -120,8 +120,8 @@ def count_batches(count: int, batch_size: int) -> int:
     [1, 1, 1, 2, 2]
     """
     whole, rest = divmod(count, batch_size)
-    joins = rest == 1 and whole > 0
-    return whole + (1 if rest and not joins else 0)
+    joins = whole > 0 and (rest == 1 or 4 * rest < batch_size)
+    return whole + (rest > 0 and not joins)
 
 
 @contextmanager
@@ -151,8 +151,8 @@ def train_head(
 
     The frozen body gives the same features in every epoch, so they are computed
     once. That is exact only if the samples are tensors (a Dataset may transform
-    at random) and the head is the model's last operation; else it is not done.
-    Nor is it where the training ends before it has seen as many samples.
+    at random) and the head is the model's last operation; otherwise it is not done.
+    Nor is it if the training ends before it has seen that many samples.
     """
     module, body = head_parts(model, head)
     parameters = list(module.parameters())

@@ -6,11 +6,12 @@ stay as they are; all work is local.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
@@ -38,7 +39,7 @@ def refit_head(job: Job, how: Recalibration) -> Tensors:
 
 
 def refit_norm(job: Job, how: Recalibration) -> Tensors:
-    """FedBN: statistics by one pass over the samples; weights and biases only if asked for."""
+    """FedBN: statistics by one pass over the samples; weights and biases only with `affine`."""
     reestimate_statistics(job.model, job.samples)
     if how.affine:
         _train_affine(job, how.epochs)
@@ -80,33 +81,68 @@ def shared_statistics(model: nn.Module, split: Split) -> tuple[str, ...]:
 
 @torch.no_grad()
 def reestimate_statistics(model: nn.Module, samples: Samples) -> None:
-    """Running statistics as the samples give them now: one forward pass, nothing is trained."""
-    layers = norms(model)
+    """Running statistics as the samples give them now: one forward pass, nothing is trained.
+
+    Batches are as equal as can be, and their moments are pooled: a layer gets the mean and
+    the variance of all that it was given, whatever batch it was in.
+    """
     if len(samples) < 2:  # a single sample has no variance: the old statistics serve it better
         return
+    layers = norms(model)
     model.eval()
-    with _averaging(layers):
-        for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
-            if len(indices) > 1:
-                model(samples.batch(indices)[0])
+    with _collecting(layers) as moments:
+        count = math.ceil(len(samples) / FORWARD_BATCH)
+        for indices in torch.tensor_split(torch.arange(len(samples)), count):
+            model(samples.batch(indices)[0])
+    for layer, parts in moments.items():
+        mean, variance = _pooled(parts)
+        load_tensors(layer, {"running_mean": mean, "running_var": variance})
+
+
+Moments = tuple[int, Tensor, Tensor]
+"""Count, mean and unbiased variance of what a layer was given for one batch."""
 
 
 @contextmanager
-def _averaging(layers: list[_BatchNorm]) -> Iterator[None]:
-    """Within the block the layers average over batches from a fresh start; counters survive."""
+def _collecting(layers: list[_BatchNorm]) -> Iterator[dict[_BatchNorm, list[Moments]]]:
+    """Within the block the layers normalise by batch and note its moments; counters survive."""
+    moments: dict[_BatchNorm, list[Moments]] = {}
+
+    def note(layer: _BatchNorm, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
+        mean, variance = read_tensors(layer, _STATISTICS).values()
+        count = inputs[0].numel() // layer.num_features
+        moments.setdefault(layer, []).append((count, mean, variance))
+
     before = [(layer.momentum, _count(layer)) for layer in layers]
+    hooks = [layer.register_forward_hook(note) for layer in layers]
     for layer in layers:
         layer.reset_running_stats()
-        layer.momentum = None
+        layer.momentum = 1.0  # running statistics are those of the last batch
         layer.train()
     try:
-        yield
+        yield moments
     finally:
-        for layer, (momentum, count) in zip(layers, before, strict=True):
+        for layer, hook, (momentum, count) in zip(layers, hooks, before, strict=True):
+            hook.remove()
             layer.momentum = momentum
             layer.eval()
             if layer.num_batches_tracked is not None and count is not None:
                 layer.num_batches_tracked.fill_(count)
+
+
+def _pooled(parts: list[Moments]) -> tuple[Tensor, Tensor]:
+    """Mean and unbiased variance of all batches taken together, in double precision.
+
+    >>> halves = [(2, torch.tensor([1.0]), torch.tensor([2.0]))] * 2
+    >>> [value.item() for value in _pooled(halves)]  # of 0, 2, 0, 2
+    [1.0, 1.3333333333333333]
+    """
+    counts = torch.tensor([[count] for count, _, _ in parts], dtype=torch.float64)
+    means = torch.stack([mean for _, mean, _ in parts]).double()
+    variances = torch.stack([variance for _, _, variance in parts]).double()
+    mean = (counts * means).sum(0) / counts.sum()
+    squares = (counts - 1) * variances + counts * (means - mean) ** 2
+    return mean, squares.sum(0) / (counts.sum() - 1)
 
 
 def _count(layer: _BatchNorm) -> int | None:
@@ -114,7 +150,7 @@ def _count(layer: _BatchNorm) -> int | None:
 
 
 def prepare(job: Job, how: Recalibration) -> Tensors:
-    """Load the job's tensors; re-estimate shared statistics if asked to, and return them."""
+    """Load the job's tensors; re-estimate shared statistics if `how` says so, and return them."""
     load_tensors(job.model, job.shared, job.personal)
     names = shared_statistics(job.model, job.split) if how.statistics else ()
     if not names:

@@ -1,9 +1,9 @@
 """What a record is: a recorder that sees every round, the files it keeps, and what they cost.
 
-A recorder is given each reply while it lasts (`add`). When the round is whole and its
-mean is known, those that ask for it see every reply once more, read back from disk one
-at a time (`look_back`): memory does not grow with the number of clients. What they
-stage belongs to the round's commit.
+A recorder gets each reply as it arrives (`add`). When the round is complete and its mean
+is known, recorders with `looks_back` see every reply again, read back from disk one at a
+time (`look_back`): memory does not grow with the number of clients. What they stage
+belongs to the round's commit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Update:
 
 @dataclass(frozen=True)
 class WholeRound:
-    """A round when its mean is known; `samples` are those of the replies that entered it."""
+    """A completed round; `samples` are those of the accepted replies."""
 
     number: int
     before: Tensors
@@ -47,7 +47,7 @@ class WholeRound:
     parameters: tuple[str, ...]
 
     def weight(self, client: str) -> float:
-        """The client's share in this very round, among those who took part in it."""
+        """The client's share of the samples of this round."""
         return self.samples[client] / sum(self.samples.values())
 
     @cached_property
@@ -57,7 +57,7 @@ class WholeRound:
 
     @cached_property
     def square(self) -> float:
-        """The squared length of that."""
+        """The squared norm of `change`."""
         return norm(self.change) ** 2
 
 
@@ -88,28 +88,28 @@ class Keeping:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the shared parameters, of a tied one the first; statistics are none."""
+        """Names of the shared parameters, without statistics; the first name of a tied one."""
         return self.split.parameters
 
 
 class Recorder:
-    """Sees one round. `looks_back`: it must see the replies again when the mean is known."""
+    """Sees one round; with `looks_back` it sees the replies again when the mean is known."""
 
     looks_back = False
 
     def add(self, update: Update) -> None:
-        """A reply, while it lasts."""
+        """Take in a reply."""
 
     def look_back(self, update: Update, whole: WholeRound) -> None:
-        """The same reply again, when the round is whole."""
+        """Take in the same reply again, when the round is complete."""
 
     def finish(self, whole: WholeRound) -> None:
-        """All replies have been seen."""
+        """Called after all replies."""
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """Clients that are forgotten; `everything` asks for all that is kept of single clients."""
+    """Targets to forget; with `everything` the files of all clients are deleted."""
 
     store: Store
     split: Split
@@ -119,7 +119,7 @@ class Erasure:
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """Whose own files go."""
+        """The clients whose own files are deleted."""
         return self.clients if self.everything else self.targets
 
 
@@ -137,9 +137,9 @@ class Extent:
 class Record:
     """An entry of the registry.
 
-    `size` is its bytes, in single precision and without headers of files. `folders` are
-    those below `records/` with a file for each client. `doomed` names further files that
-    go when a client is forgotten, and `renew` stages what takes their place.
+    `size` is its bytes, in single precision and without file headers. `folders` are those
+    below `records/` with a file for each client. `doomed` names further files to delete
+    when a client is forgotten, and `renew` stages their replacements.
     """
 
     name: str
@@ -154,17 +154,17 @@ class Record:
     options: type[NoOptions] = field(default=NoOptions)
 
     def own_files(self, clients: Sequence[str]) -> list[str]:
-        """The files of single clients, whether they are there or not."""
+        """The files of single clients, whether they exist or not."""
         return [record_file(folder, client) for client in clients for folder in self.folders]
 
 
-def counted(value: int) -> Tensor:
+def int_tensor(value: int) -> Tensor:
     """A whole number as a record writes it."""
     return torch.tensor(value, dtype=torch.int64)
 
 
-def begins_anew(name: str) -> Callable[[Erasure], list[str]]:
-    """Of records that follow the path of the model: with a client gone it is another path."""
+def every_file_of(name: str) -> Callable[[Erasure], list[str]]:
+    """`doomed` of records that follow the model's path: without the target it is another."""
     return lambda erasure: [
         file for file in erasure.store.names("records/") if kind_of(file) == name
     ]
@@ -183,8 +183,8 @@ def round_residual(weight: float, of_client: Tensors, of_round: Tensors) -> Tens
     """w (D_u - D) / (1 - w), in double precision: the mean with the client minus that without it.
 
     `of_client` is what the client sent and `of_round` the mean, both as changes or both as
-    tensors: what they have in common falls out. A client that was alone in its round (weight
-    1) has a residual only of changes: without it there would have been no round.
+    tensors. For a client that was alone in its round (weight 1) give changes: without it
+    there would have been no round, so the residual is the whole change.
 
     >>> with_ann = {"w": torch.tensor([2.0])}  # the mean of ann's 5 and bob's 1, weights 1 and 3
     >>> round_residual(0.25, {"w": torch.tensor([5.0])}, with_ann)

@@ -1,8 +1,8 @@
 """The exact diagonal Fisher: Eq. 4 of the paper, for audits that may see a client's data.
 
 The mean over samples of squared per-sample gradients of the cross-entropy.
-The model is in eval mode, so that normalisation does not mix samples: this is
-the gradient of the model as it predicts, where training saw batch statistics.
+The model is in eval mode, so normalisation does not mix samples: this is the
+gradient of the model as it predicts, while training used batch statistics.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _first_names(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _eval_mode(model: nn.Module) -> Iterator[None]:
-    """Within the block every module is in eval mode; afterwards each is as it was."""
+    """Eval mode within the block; afterwards each module has its own mode again."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -88,7 +88,7 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
 def rank_agreement(a: Sequence[float], b: Sequence[float]) -> float:
     """Spearman's rank correlation, equal values sharing their mean rank.
 
-    It is NaN where one side is constant: that has no order to agree with.
+    NaN if one side is constant, as it has no order.
 
     >>> rank_agreement([0.1, 0.2, 0.3], [5.0, 6.0, 60.0])
     1.0

@@ -3,8 +3,8 @@
 F <- beta*F + (1 - beta)*g^2, from zero, where g is the client's update (global
 minus local), in the rounds in which the client took part. The paper also calls
 g a gradient; the update divided by the learning rate is one, up to a factor
-that no score depends on. As in the paper nothing makes up for the start from
-zero, so a client that took part in few rounds has a small Fisher.
+that no score depends on. As in the paper the start from zero is not corrected
+for, so a client that took part in few rounds has a small Fisher.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pfedul.split import Layer
 
 
 class FisherSource(Protocol):
-    """Where the Fisher of each client is kept; what is read from it must not be changed."""
+    """Where the Fisher of each client is kept; tensors read from it must not be changed."""
 
     @property
     def clients(self) -> Sequence[str]:
-        """The clients present; one that was forgotten is not."""
+        """The clients present, without forgotten ones."""
         ...
 
     def of(self, client: str) -> Tensors:
@@ -63,9 +63,9 @@ def fisher_noise(fisher: Tensors, sigma: float, generator: Generator) -> Tensors
     """The Fisher with Gaussian noise on every entry, and nothing below zero.
 
     The standard deviation is `sigma` times the root mean square of the tensor.
-    This gives no differential-privacy guarantee: the scale of the noise itself
-    depends on the data, and nothing bounds what one sample can do to a Fisher.
-    It only blurs what a reader of the record could see.
+    This gives no differential-privacy guarantee: the scale of the noise depends on the
+    data, and the influence of one sample on a Fisher is not bounded. It only blurs what a
+    reader of the record sees.
     """
     return {name: _noisy(tensor, sigma, generator) for name, tensor in fisher.items()}
 
@@ -93,7 +93,7 @@ def summed(parts: Iterable[Tensors]) -> Tensors:
 
 
 class FisherRecord:
-    """The Fisher of every client in memory, for people who have a server of their own.
+    """The Fisher of every client in memory, for use with another server.
 
     >>> fisher = FisherRecord([Layer("a", ("w",), 1)], beta=0.75)
     >>> fisher.add("ann", {"w": torch.tensor([4.0])})
@@ -128,7 +128,7 @@ class FisherRecord:
         return dict(self._fisher[client])
 
     def total(self) -> Tensors:
-        """The element-wise sum over all clients present, added up anew each time."""
+        """The element-wise sum over all clients present, computed each time."""
         return summed(self._fisher.values())
 
     @property
@@ -137,7 +137,7 @@ class FisherRecord:
         return tuple(self._fisher)
 
     def remove(self, client: str) -> None:
-        """Forget a client's Fisher; no total knows of it any more, not even by rounding."""
+        """Forget a client's Fisher; later totals have no rounding residue of it."""
         self._check_known(client)
         del self._fisher[client]
 
@@ -175,7 +175,7 @@ class FisherRecord:
 
 
 def _check_finite(client: str, fisher: Tensors) -> None:
-    """On the squares, which also shows numbers that are finite but too large to be squared."""
+    """Checks the squares, so finite numbers that are too large to be squared fail too."""
     for name, tensor in fisher.items():
         if not bool(torch.isfinite(tensor).all()):
             raise PfedulError(

@@ -1,9 +1,9 @@
 """The Fisher record in a run folder: a file for each client, and their sum.
 
-Kept while training, one client in memory at a time. The sum lets a request be
-planned from two files, however many clients there are; it is kept up to date by
-differences and added up anew when a client is forgotten, so that no rounding
-residue of the client is left in it.
+Kept while training, one client in memory at a time. With the sum a removal is
+planned from two files, however many clients there are. It is updated by
+differences, and computed again when a client is forgotten, so no rounding residue
+of the client is left in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StoredFisher:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Those who took part in at least one round."""
+        """The clients with at least one round."""
         return self._clients
 
     def of(self, client: str) -> Tensors:
@@ -42,9 +42,9 @@ class StoredFisher:
         return self._store.read(FISHER_TOTAL_FILE)
 
     def total_without(self, targets: Sequence[str]) -> Tensors | None:
-        """The sum over those who stay, added up anew; None where nobody has a record."""
-        staying = [client for client in self._clients if client not in targets]
-        return summed(self.of(client) for client in staying) if staying else None
+        """The sum over the remaining clients, computed again; None if they have no record."""
+        remaining = [client for client in self._clients if client not in targets]
+        return summed(self.of(client) for client in remaining) if remaining else None
 
 
 class FisherRecorder(Recorder):
@@ -87,27 +87,23 @@ class FisherRecorder(Recorder):
         return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
 
     def finish(self, _whole: WholeRound) -> None:
-        """The round is whole: stage the sum."""
+        """Stage the sum."""
         if self._sums:
             total = {name: tensor.clamp(min=0).float() for name, tensor in self._sums.items()}
             self._store.stage(FISHER_TOTAL_FILE, total)
 
 
-def _sum_without(erasure: Erasure) -> Tensors | None:
-    fisher = StoredFisher(erasure.store, erasure.clients, erasure.split.layers)
-    return fisher.total_without(erasure.targets)
-
-
 def _doomed(erasure: Erasure) -> list[str]:
-    """The sum over those who stay is added up anew; one that was retained has the targets in it."""
-    staying = [client for client in erasure.clients if client not in erasure.targets]
-    if not any(erasure.store.has(fisher_file(client)) for client in staying):
+    """A sum that was retained earlier contains the targets; the other is computed again."""
+    remaining = [client for client in erasure.clients if client not in erasure.targets]
+    if not any(erasure.store.has(fisher_file(client)) for client in remaining):
         return [FISHER_TOTAL_FILE, FISHER_RETAINED_FILE]
     return [FISHER_TOTAL_FILE] if erasure.everything else [FISHER_RETAINED_FILE]
 
 
 def _renew(erasure: Erasure) -> None:
-    total = _sum_without(erasure)
+    fisher = StoredFisher(erasure.store, erasure.clients, erasure.split.layers)
+    total = fisher.total_without(erasure.targets)
     if total is not None:
         kept = FISHER_RETAINED_FILE if erasure.everything else FISHER_TOTAL_FILE
         erasure.store.stage(kept, total)

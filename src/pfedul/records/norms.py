@@ -2,9 +2,9 @@
 
 FedEraser was published with every client's update of every kept round; its replay reads
 only their lengths, and the first round in full. Lengths are kept for each shared
-parameter tensor; that of the whole update follows from them. `before` is measured from
-the tensors that the client was given, as the paper has it; `after` from the mean that
-its round ended with, as the published code has it.
+parameter tensor, from which that of the whole update follows. `before` is measured from
+the tensors that the client was given (the paper), `after` from the mean of its round (the
+published code).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Lengths:
     after: Tensors
 
     def at(self, number: int, against: str) -> dict[str, float]:
-        """Of round `number`, for each tensor."""
+        """Each tensor's length in round `number`."""
         place = self.rounds.index(number)
         tensors = self.before if against == "before" else self.after
         return {name: float(values[place]) for name, values in tensors.items()}
@@ -70,7 +70,7 @@ def _lengths(against: str, change: Tensors) -> dict[str, Tensor]:
 
 
 def read_lengths(store: Store, client: str) -> Lengths | None:
-    """None of a client that took part in no round since the record began."""
+    """None for a client without a round since the record began."""
     name = record_file("norms", client)
     if not store.has(name):
         return None

@@ -2,11 +2,11 @@
 
 SIFU's Psi(n, i) adds up the length of client i's residual of every round until model n.
 The last model in which it is at most Psi* is the one to go back to. Published code keeps
-a model for each client and rewrites it in every round; but Psi never falls, so that a
-client's place is final once it has passed Psi*: one model for each round in which somebody
-passed is enough, and until then the model is the current one.
+a model for each client and rewrites it in every round; but Psi never falls, so a client's
+model is final once Psi has passed Psi*: one model for each round in which a client passed
+is enough, and until then it is the current one.
 
-Weights are those of the round as it was: among the clients who took part in it.
+Weights are those of the round as it was, among its participants.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pfedul.records.base import (
     RecordOptions,
     Update,
     WholeRound,
-    begins_anew,
-    counted,
+    every_file_of,
+    int_tensor,
     round_residual,
 )
 from pfedul.store.paths import INIT_FILE, record_file
@@ -38,10 +38,10 @@ _ROUNDS, _PSI, _BACK_TO = "rounds", "psi", "back_to"
 
 @dataclass(frozen=True)
 class Psi:
-    """Of one client: Psi after each round that it took part in.
+    """One client's Psi after each round that it took part in.
 
-    `back_to` is the round after which the model was the last to have Psi <= Psi*; None as
-    long as that holds for the current one. Nothing is added any more when it is set.
+    `back_to` is the round whose model was the last with Psi <= Psi*, or None while the
+    current one is. Nothing is added once it is set.
     """
 
     rounds: tuple[int, ...]
@@ -56,7 +56,7 @@ def psi_bound(options: RecordOptions) -> float:
 
 
 class PsiRecorder(Recorder):
-    """Adds the length of the round's residual for each client whose place is not final."""
+    """Adds the norm of the round's residual for each client that has not passed Psi*."""
 
     looks_back = True
 
@@ -79,8 +79,8 @@ class PsiRecorder(Recorder):
 
     def finish(self, whole: WholeRound) -> None:
         if not self._store.has(BEGIN_FILE):
-            self._store.stage(BEGIN_FILE, {_ROUNDS: counted(whole.number - 1)})
-        if self._passed and whole.number > 1:  # the model before round 1 is there anyway
+            self._store.stage(BEGIN_FILE, {_ROUNDS: int_tensor(whole.number - 1)})
+        if self._passed and whole.number > 1:  # the initial model is kept anyway
             self._store.stage(record_file(MODELS, str(whole.number - 1)), whole.before)
 
 
@@ -90,18 +90,18 @@ def _written(psi: Psi) -> Tensors:
     return {
         _ROUNDS: rounds,
         _PSI: values,
-        _BACK_TO: counted(-1 if psi.back_to is None else psi.back_to),
+        _BACK_TO: int_tensor(-1 if psi.back_to is None else psi.back_to),
     }
 
 
 def read_psi(store: Store, client: str) -> Psi | None:
-    """None of a client that took part in no round since the record began."""
+    """None for a client without a round since the record began."""
     name = record_file("psi", client)
     if not store.has(name):
         return None
-    found = store.read(name)
-    back_to = int(found[_BACK_TO])
-    rounds, values = tuple(found[_ROUNDS].tolist()), tuple(found[_PSI].tolist())
+    row = store.read(name)
+    back_to = int(row[_BACK_TO])
+    rounds, values = tuple(row[_ROUNDS].tolist()), tuple(row[_PSI].tolist())
     return Psi(rounds, values, None if back_to < 0 else back_to)
 
 
@@ -111,7 +111,7 @@ def begun_after(store: Store) -> int | None:
 
 
 def model_after(store: Store, number: int) -> Tensors:
-    """The shared tensors after a round in which somebody's place was fixed."""
+    """The shared tensors after a round that a client must go back to."""
     return store.read(record_file(MODELS, str(number)) if number else INIT_FILE)
 
 
@@ -124,5 +124,5 @@ PSI = Record(
     size=lambda of: of.clients * 16 * of.rounds + min(of.clients, of.rounds) * 4 * of.parameters,
     recorder=PsiRecorder,
     folders=("psi",),
-    doomed=begins_anew("psi"),
+    doomed=every_file_of("psi"),
 )

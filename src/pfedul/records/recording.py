@@ -18,7 +18,7 @@ from pfedul.store.folder import own_errors
 
 
 class RoundRecorder:
-    """Hands each reply to every record; `seconds` is what that took."""
+    """Hands each reply to every record; `seconds` is the time that took."""
 
     def __init__(
         self, keeping: Keeping, names: Sequence[str], number: int, before: Tensors
@@ -40,10 +40,14 @@ class RoundRecorder:
                 self._spool.put(reply.client, reply.shared)
 
     def finish(self, after: Tensors) -> None:
-        """The round is whole, and these are its tensors."""
+        """The round is complete, with these tensors."""
         with self._measured():
             whole = WholeRound(
-                *(self._number, self._before, after, self._samples, self._keeping.parameters)
+                number=self._number,
+                before=self._before,
+                after=after,
+                samples=self._samples,
+                parameters=self._keeping.parameters,
             )
             for client in self._samples if self._looking_back else ():
                 self._look_back(client, whole)
@@ -52,7 +56,7 @@ class RoundRecorder:
             self._spool.clear()
 
     def _look_back(self, client: str, whole: WholeRound) -> None:
-        """In a function of its own: the upload is gone before the next one is read."""
+        """A function of its own, so the upload is freed before the next one is read."""
         update = self._update(client, self._spool.take(client))
         for recorder in self._looking_back:
             recorder.look_back(update, whole)
@@ -63,14 +67,14 @@ class RoundRecorder:
     @contextmanager
     def _measured(self) -> Iterator[None]:
         started = time.perf_counter()
-        # One thread, as at clients: with more of them the last bits of norms depend on their number
+        # The last bits of sums may depend on the number of threads
         with one_thread():
             yield
         self.seconds += time.perf_counter() - started
 
 
 class Spool:
-    """The uploads of the round under way, on disk: memory holds one of them at a time."""
+    """The uploads of the current round on disk, so memory holds one at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,8 +1,8 @@
 """Sums: what each client changed, added up over rounds as FedRecovery weighs it.
 
 FedRecovery was published with every client's update of every round. Its weights,
-||D^i||^2 / sum_i ||D^i||^2, have one denominator, so that a running sum for each client
-and one scalar for all say the same. They are kept in single precision (or that of the
+||D^i||^2 / sum_i ||D^i||^2, have one denominator, so a running sum for each client
+and one scalar for all are enough. They are kept in single precision (or that of the
 model, if it is better) and added in double precision.
 """
 
@@ -20,8 +20,8 @@ from pfedul.records.base import (
     Recorder,
     Update,
     WholeRound,
-    begins_anew,
-    counted,
+    every_file_of,
+    int_tensor,
     round_residual,
 )
 from pfedul.store.paths import record_file
@@ -33,7 +33,7 @@ _ROUNDS, _SQUARES = "(rounds)", "(squares)"
 
 @dataclass(frozen=True)
 class Total:
-    """Of all rounds since the record began: how many, and the sum of their squared lengths."""
+    """The number of rounds since the record began, and the sum of their squared norms."""
 
     rounds: int
     squares: float
@@ -57,13 +57,13 @@ class SumsRecorder(Recorder):
             for name, tensor in residual.items()
         }
         file = record_file("sums", update.client)
-        self._store.stage(file, {**total, _ROUNDS: counted(rounds + 1)})
+        self._store.stage(file, {**total, _ROUNDS: int_tensor(rounds + 1)})
 
     def finish(self, whole: WholeRound) -> None:
         known = read_total(self._store) or Total(0, 0.0)
         squares = known.squares + whole.square
         row = torch.tensor(squares, dtype=torch.float64)
-        self._store.stage(TOTAL_FILE, {_ROUNDS: counted(known.rounds + 1), _SQUARES: row})
+        self._store.stage(TOTAL_FILE, {_ROUNDS: int_tensor(known.rounds + 1), _SQUARES: row})
 
 
 def _added(known: Tensor | None, more: Tensor) -> Tensor:
@@ -95,5 +95,5 @@ SUMS = Record(
     size=lambda of: of.clients * 4 * of.parameters,
     recorder=SumsRecorder,
     folders=("sums",),
-    doomed=begins_anew("sums"),
+    doomed=every_file_of("sums"),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pfedul.base.tensors import Tensors
-from pfedul.records.base import Keeping, Record, Recorder, Update, begins_anew, counted
+from pfedul.records.base import Keeping, Record, Recorder, Update, every_file_of, int_tensor
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
 
 ROUND = "(round)"
-"""No name of a tensor of a model: those have no brackets."""
+"""Cannot clash with a tensor of a model: those names have no brackets."""
 
 
 class UploadsRecorder(Recorder):
@@ -19,7 +19,7 @@ class UploadsRecorder(Recorder):
 
     def add(self, update: Update) -> None:
         file = record_file("uploads", update.client)
-        self._store.stage(file, {**update.after, ROUND: counted(update.number)})
+        self._store.stage(file, {**update.after, ROUND: int_tensor(update.number)})
 
 
 def last_upload(store: Store, client: str) -> tuple[int, Tensors] | None:
@@ -39,5 +39,5 @@ UPLOADS = Record(
     size=lambda of: of.clients * 4 * of.parameters,
     recorder=UploadsRecorder,
     folders=("uploads",),
-    doomed=begins_anew("uploads"),
+    doomed=every_file_of("uploads"),
 )

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pfedul.audit.applies import best_audit, differences
 from pfedul.errors import PfedulError
 from pfedul.status import read_status
-from pfedul.store.audits import Audit, read_audits
+from pfedul.store.audits import Audit, best_audit, differences, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE

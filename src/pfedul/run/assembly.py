@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from pfedul.data import (
     with_backdoor,
 )
 from pfedul.errors import PfedulError
-from pfedul.models import build_model
+from pfedul.models import model_factory
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.protocol import Workbench
 from pfedul.settings import OWN, Settings
@@ -162,7 +161,7 @@ def _model_factory(
     settings: Settings, shape: tuple[int, ...], classes: int, own: ModelFactory | None
 ) -> ModelFactory:
     if settings.model != OWN:
-        return partial(build_model, settings.model, shape, classes)
+        return model_factory(settings.model, shape, classes)
     if own is None:
         raise PfedulError(
             "This run was made with a model given in Python; open it there, with "

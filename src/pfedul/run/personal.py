@@ -15,10 +15,10 @@ from typing import Protocol
 from pfedul.base.tensorfile import as_tensors
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.protocol import Reply, Workbench
-from pfedul.store.ledger import Statement, insert
+from pfedul.store.ledger import Statement
+from pfedul.store.nodes import barring_rows
 from pfedul.store.paths import held_file, personal_file
 from pfedul.store.store import Store
-from pfedul.store.tables import no_stranger_row, now
 
 
 class PersonalTensors(Protocol):
@@ -101,14 +101,4 @@ class WithClients:
 
     def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
         """Its node is barred, and has yet to confirm that it erased its own folder."""
-        ledger = self._store.ledger
-        rows = []
-        for target in targets:
-            key = ledger.value("SELECT node_key FROM nodes WHERE client = ?", target) or ""
-            asked = {"request": request, "target": target, "node_key": key, "asked_at": now()}
-            rows += [
-                insert("barred", node_key=key, request=request),
-                insert("erasures", **asked),
-                no_stranger_row(target, key),
-            ]
-        return rows
+        return barring_rows(self._store.ledger, request, targets)

@@ -4,11 +4,12 @@ An *oracle* is the run's own configuration, retrained from its first round witho
 the targets, with another seed: other initial weights, other batches, the same data.
 It is what a removal is measured against. A *twin* is the same with the targets, to
 be unlearned in turn: attacks that compare many unlearned with many retrained models
-need several. Both are ordinary run folders, so a killed audit goes on where it was.
+need several. Both are ordinary run folders, so a killed audit resumes.
 
-A removal by retraining is made in the same way, with the run's own seed (unlearn/methods/retrain.py).
+Removal by retraining works in the same way, with the run's own seed
+(unlearn/methods/retrain.py).
 
-What an oracle does not repeat: a client that joined late is in it from the first
+An oracle differs from the run in two ways: a client that joined late is in it from the first
 round, and rounds that repaired an earlier removal are ordinary ones.
 """
 
@@ -110,8 +111,8 @@ def open_recipe(
 ) -> Run:
     """The federation of a recipe, trained as long as the run was; `progress` is told of replies.
 
-    `rounds` says how long it is trained instead. It is not evaluated: that is no part of what
-    retraining costs, and who wants to know accuracies measures them.
+    `rounds` says how long it is trained instead. It is not evaluated: that is not part of what
+    retraining costs; callers measure accuracies if they need them.
     """
     wanted = run.rounds if rounds is None else rounds
     usual = _settings(run.settings, recipe.seed, wanted, recipe.record)
@@ -146,7 +147,7 @@ def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
 
 
 def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
-    """Clients stay in the clusters that they are in, so that the same ones can be compared."""
+    """Clients stay in their clusters, so the same clusters can be compared."""
     if recipe.begun:
         return Store.open(recipe.folder)
     shutil.rmtree(recipe.folder, ignore_errors=True)

@@ -1,9 +1,13 @@
-"""Audits in the ledger: what was measured, in numbers; figures of single clients in rows apart."""
+"""Audits in the ledger, and whether the evidence of one holds for a removal.
+
+Figures of single clients are rows of their own, which are erased when the client leaves.
+Forgetting is deterministic, so evidence of a rehearsal holds if options and hashes agree.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,3 +80,51 @@ def _client_rows(number: int, clients: Mapping[str, Mapping[str, Any]]) -> list[
         )
         for client, figures in clients.items()
     ]
+
+
+_HASHES = {
+    "shared_before": (
+        "shared_sha256_before",
+        "the shared tensors before the removal are others: the run was changed in between",
+    ),
+    "shared_after": ("shared_sha256_after", "the shared tensors after the removal are others"),
+    "state_after": ("state_sha256_after", "the remaining clients' personal tensors are others"),
+}
+
+
+def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str]:
+    """In what the removal differs from the rehearsed one, in words; nothing if it is the same.
+
+    Options that only one of them has do not matter to its method, which is compared.
+
+    >>> same = {"shared_before": "a", "shared_after": "b", "state_after": "c"}
+    >>> evidence = {"options": {"alpha": 0.5}, "hashes": same}
+    >>> outcome = {"options": {"alpha": 0.5}, "shared_sha256_before": "a",
+    ...            "shared_sha256_after": "b", "state_sha256_after": "c"}
+    >>> differences(evidence, outcome)
+    []
+    >>> differences(evidence, {**outcome, "shared_sha256_before": "x"})
+    ['the shared tensors before the removal are others: the run was changed in between']
+    """
+    changed = [
+        f"the option {name} was {evidence['options'].get(name)} in the rehearsal and is "
+        f"{outcome['options'].get(name)} in the removal"
+        for name in sorted(evidence["options"].keys() & outcome["options"].keys())
+        if evidence["options"].get(name) != outcome["options"].get(name)
+    ]
+    return changed + [
+        words
+        for name, (other, words) in _HASHES.items()
+        if evidence["hashes"][name] != outcome[other]
+    ]
+
+
+def best_audit(audits: Sequence[Audit], outcome: Mapping[str, Any]) -> Audit | None:
+    """The best evidence on a removal: of its very tensors, then rehearsals, then the newest."""
+    fitting = [audit for audit in audits if set(audit.targets) == set(outcome["targets"])]
+
+    def worth(audit: Audit) -> tuple[bool, bool, int]:
+        exact = not differences(audit.evidence, outcome)
+        return exact, audit.kind == REHEARSAL, audit.number
+
+    return max(fitting, key=worth, default=None)

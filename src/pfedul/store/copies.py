@@ -1,11 +1,11 @@
-"""Where an audit keeps federations of its own, below the run folder, and when they must go.
+"""Federations below a run folder: those that audits train, copies of the run, comparisons.
 
 `oracles/KEY` holds federations that were trained without the targets. They hold
 nothing of a client that is not with the run, and stay for the next audit.
 `rehearsal/` is sealed: copies of the run, and its twins, have the targets in them.
 It is emptied when a rehearsal ends; what a killed one left goes with the next
-rehearsal or removal. Whatever is opened, no federation stays that has a client in
-it whom the run has forgotten.
+rehearsal or removal. Opening a run removes every federation with a client in it
+that the run has forgotten.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from pfedul.errors import PfedulError
@@ -31,34 +31,38 @@ from pfedul.store.paths import (
     REPORTS,
     STAGING,
     UNLEARNING,
+    inside,
 )
 
 COPY, TWIN_COPY = "copy", "unlearned twin"
 """The sealed copies: of the run, and of one twin after the other."""
 
 
-_NOT_COPIED = (
+_NOT_COPIED = {
     *(ORACLES, REHEARSAL, COMPARISONS, REPORTS),
     *(STAGING, DEPLOYMENT, UNLEARNING, LOCK_FILE),
-)
+}
 
 
 def sweep(run: Path, present: Collection[str]) -> None:
-    """Remove federations of earlier audits that have somebody in them who is not present."""
+    """Remove the federations below a run that have a client in them who is not present."""
     with own_errors(run):
-        for folder in doomed_folders(run, present):
+        for folder in obsolete_folders(run, present):
             _remove(folder)
-        for place in (run / ORACLES, run / REHEARSAL, run / COMPARISONS):
-            if place.is_dir() and not any(place.iterdir()):
-                place.rmdir()
+        for place in (ORACLES, REHEARSAL, COMPARISONS):
+            with suppress(OSError):  # it is not there, or not empty
+                (run / place).rmdir()
 
 
-def doomed_folders(run: Path, present: Collection[str]) -> list[Path]:
-    """The oracles, sealed copies and comparisons with somebody in them who is not present."""
-    audits = [*(run / ORACLES).glob("*"), *(run / REHEARSAL).glob("*")]
-    doomed = [folder for folder in audits if not _members(folder) <= set(present)]
-    compared = (run / COMPARISONS).glob("*")
-    return sorted(doomed + [one for one in compared if not _compared(one) <= set(present)])
+def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
+    """The oracles, sealed copies and comparisons with a client in them who is not present."""
+    readers = {ORACLES: _members, REHEARSAL: _members, COMPARISONS: _compared}
+    return sorted(
+        folder
+        for place, clients_of in readers.items()
+        for folder in inside(run, place).glob("*")
+        if not clients_of(folder) <= set(present)
+    )
 
 
 def clear_rehearsal(run: Path) -> None:
@@ -69,7 +73,7 @@ def clear_rehearsal(run: Path) -> None:
 
 @contextmanager
 def copies_erased(run: Path) -> Iterator[None]:
-    """Sealed copies do not outlast the block, however it ends; twins stay for the next call."""
+    """Erase sealed copies when the block ends, however it ends; twins stay for the next call."""
     try:
         yield
     finally:
@@ -80,18 +84,21 @@ def copies_erased(run: Path) -> Iterator[None]:
 
 
 def _compared(folder: Path) -> set[str]:
-    """The clients that a comparison has in its branches and results."""
+    """The clients in the branches and results of a comparison."""
     try:
         return set(json.loads((folder / CLIENTS_FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {"?"}
+    except (OSError, ValueError, TypeError):
+        return _UNREADABLE
 
 
 CLIENTS_FILE = "clients.json"
 
+_UNREADABLE = {"?"}
+"""The clients of a folder that cannot be read, left by a kill: no run has a client of that name."""
+
 
 def _remove(path: Path) -> None:
-    """Loudly: what cannot be removed may have somebody in it who asked to be forgotten."""
+    """Remove a file or folder; raises if that fails, as a forgotten client may be in it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -99,23 +106,23 @@ def _remove(path: Path) -> None:
 
 
 def _members(folder: Path) -> set[str]:
-    """Everybody whom a federation has seen; of one that cannot be read: nobody known."""
+    """All clients that a federation has seen, its forgotten ones included."""
     try:
         with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
             names = {row["client"] for row in ledger.rows("SELECT client FROM clients")}
             return names | {row["value"] for row in ledger.rows(_SEEN)}
     except (PfedulError, sqlite3.Error):
-        return {"?"}  # no client's name: half a folder, left by a kill, is of no use
+        return _UNREADABLE
 
 
 _SEEN = "SELECT value FROM requests, json_each(requests.targets)"
-"""A twin that was unlearned still has its targets' traces: that is what is measured."""
+"""An unlearned twin still has traces of its targets: an audit measures them."""
 
 
 def sealed_copy(source: Path, run: Path, name: str) -> Path:
-    """A copy of a run folder in which a client can be forgotten, below the rehearsal of `run`.
+    """Copy a run folder to the rehearsal of `run`, to forget a client in the copy.
 
-    Tensors are linked, not copied: files of a run are replaced, never written to.
+    Tensor files are hard links: a run replaces its files and never writes to them.
     """
     place = run / REHEARSAL / name
     copy_run(source, place)
@@ -123,7 +130,7 @@ def sealed_copy(source: Path, run: Path, name: str) -> Path:
 
 
 def copy_run(source: Path, place: Path) -> None:
-    """A run folder at another place, in the stead of what was there."""
+    """Copy a run folder, replacing the destination."""
     draft = _draft(place)
     with own_errors(place):
         _remove(place)
@@ -142,10 +149,10 @@ def _draft(place: Path) -> Path:
 
 
 def _left_out(run: Path) -> Callable[[str, list[str]], list[str]]:
-    def names(folder: str, found: list[str]) -> list[str]:
-        return [name for name in found if Path(folder) == run and name in _NOT_COPIED]
+    def left_out(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if Path(folder) == run and name in _NOT_COPIED]
 
-    return names
+    return left_out
 
 
 def _link_or_copy(source: str, target: str) -> None:
@@ -159,7 +166,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def clear_notes(run: Path) -> None:
-    """Remove all notes of a run."""
+    """Remove the notes that methods left in a run (see unlearn/notebook.py)."""
     with own_errors(run):
         if (run / UNLEARNING).exists():
             shutil.rmtree(run / UNLEARNING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import glob
 import os
 import shutil
@@ -12,7 +11,9 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+
+import psutil
+from filelock import FileLock, Timeout
 
 from pfedul.base.tensorfile import digest, encode
 from pfedul.base.tensors import Tensors
@@ -26,7 +27,11 @@ from pfedul.store.paths import (
     LOCK_FILE,
     SETTINGS_FILE,
     SHARED_FILE,
+    inside,
+    refuse_links,
 )
+
+_WINDOWS = os.name == "nt"
 
 
 def require_run(path: Path) -> None:
@@ -37,6 +42,7 @@ def require_run(path: Path) -> None:
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
     if not (path / LEDGER_FILE).is_file():
         raise PfedulError(f"{path} is not a pfedul run folder (it has no {LEDGER_FILE}).")
+    refuse_links(path)
 
 
 def refuse_unusable(path: Path) -> None:
@@ -46,6 +52,7 @@ def refuse_unusable(path: Path) -> None:
     if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
         known = (path / LEDGER_FILE).is_file()
         raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
+    refuse_links(path)
     if path == Path.cwd():
         raise PfedulError("A run needs a folder of its own; give the name of a new one.")
 
@@ -53,7 +60,7 @@ def refuse_unusable(path: Path) -> None:
 _BEFORE_A_RUN = {
     *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
 }
-"""A deployment, and what a process left that was killed while it moved a new run beside it."""
+"""A deployment, and what a process left that was killed while it moved a new run next to it."""
 
 
 _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
@@ -61,10 +68,18 @@ _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
 _NOT_EMPTY = "{} is not empty and not a run; give another path."
 
 
-def claim(draft: Path, path: Path) -> None:
+def claim(draft: Path, path: Path, lock: FileLock) -> FileLock:
+    """Give a whole draft its name, unless there is a run by now; returns the lock."""
+    if _WINDOWS:  # no folder can be renamed there while a file in it is open
+        lock.release()
     if (path / DEPLOYMENT).is_dir():
-        _move_beside_deployment(draft, path)
-        return
+        _move_next_to_deployment(draft, path)
+    else:
+        _rename(draft, path)
+    return take_lock(path) if _WINDOWS else lock
+
+
+def _rename(draft: Path, path: Path) -> None:
     try:
         draft.rename(path)
     except OSError as error:
@@ -73,7 +88,7 @@ def claim(draft: Path, path: Path) -> None:
         raise PfedulError(_HOLDS_A_RUN.format(path)) from None
 
 
-def _move_beside_deployment(draft: Path, path: Path) -> None:
+def _move_next_to_deployment(draft: Path, path: Path) -> None:
     """Entry by entry, the ledger last: without it the folder is not yet a run."""
     if (path / LEDGER_FILE).exists():
         raise PfedulError(_HOLDS_A_RUN.format(path))
@@ -93,13 +108,15 @@ def sweep_drafts(path: Path) -> None:
     """Remove what a process left that was killed while it created this run."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
         with suppress(OSError, PfedulError):
-            take_lock(draft, create=False).close()
-            shutil.rmtree(draft)
+            if inside(draft.parent, f"{draft.name}/{LOCK_FILE}").is_file():
+                take_lock(draft).release()
+                shutil.rmtree(draft)
 
 
 def write_draft(
     draft: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
-) -> IO[str]:
+) -> FileLock:
+    """A whole run folder at a place that nobody looks at; returns its lock."""
     lock = take_lock(draft)
     (draft / SETTINGS_FILE).write_text(settings, encoding="utf-8")
     statements = list(rows)
@@ -115,21 +132,36 @@ def write_draft(
     return lock
 
 
-def take_lock(path: Path, *, create: bool = True) -> IO[str]:
-    """The lock lasts as long as the file is open: a killed process leaves none behind."""
-    file = (path / LOCK_FILE).open("a+" if create else "r+")
+def take_lock(folder: Path) -> FileLock:
+    """Lock a folder for this process, without waiting; a killed process leaves no lock behind."""
+    file = inside(folder, LOCK_FILE)
+    lock = FileLock(
+        file,
+        blocking=False,
+        thread_local=False,  # also released from another thread
+        fallback_to_soft=False,
+        preserve_lock_file=True,
+        on_acquired=_write_pid,
+    )
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        owner = file.read().strip()
-        file.close()
-        who = f"Another process (pid {owner})" if _is_alive(owner) else "Another process"
-        raise PfedulError(f"{who} is at work on {path}; wait until it has ended.") from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        lock.acquire()
+    except Timeout:
+        who = _owner(file)
+        raise PfedulError(f"{who} is at work on {folder}; wait until it has ended.") from None
+    return lock
+
+
+def _write_pid(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+
+
+def _owner(lock: Path) -> str:
+    with suppress(OSError, ValueError):  # on Windows it cannot be read while it is locked
+        pid = int(lock.read_text())
+        if psutil.pid_exists(pid):
+            return f"Another process (pid {pid})"
+    return "Another process"
 
 
 @contextmanager
@@ -140,17 +172,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.close()
-
-
-def _is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        lock.release()
 
 
 def sync_tree(folder: Path) -> None:
@@ -161,8 +183,10 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the entries of a folder, outlast a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Make a file, or the entries of a folder, survive a power cut; Windows syncs only files."""
+    if _WINDOWS and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,6 +1,6 @@
 """The ledger of a run: an SQLite file that says what happened.
 
-Rows that speak of one client name it in a column `client`, so that they can be
+Rows that speak of one client name it in a column `client`, so they can be
 erased with it. Deleted content is overwritten at once (`secure_delete`), and no
 write-ahead log outlives a commit.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.errors import Hindrance, PfedulError
+from pfedul.store.paths import inside
 
 FORMAT = "3"
 """Version of the run folder. A newer one is refused, not half-read."""
@@ -31,7 +32,7 @@ CREATE TABLE audit_clients (
 _UPGRADES = {"2": _AUDIT_TABLES}
 """What an older format lacks: added by whoever opens such a ledger to work on it.
 
-To readers it looks as if it were there and empty; the file stays as it is, so that the
+To readers it looks as if it were there and empty; the file stays as it is, so the
 version that wrote it can go on with it.
 """
 
@@ -107,7 +108,7 @@ class Ledger:
     """Owns the connection to `ledger.db`."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = path
+        self.path = inside(path.parent, path.name)
         try:
             if not read_only:
                 _upgrade(path)

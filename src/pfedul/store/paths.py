@@ -1,6 +1,17 @@
-"""The names of files and folders in a run folder. See docs/run-folder.md."""
+"""The names of files and folders in a run folder. See docs/run-folder.md.
+
+A run folder may come from somebody else, so every name that its ledger holds is
+checked: it must fit the layout and stay inside the folder. No symbolic link inside
+a run folder is followed.
+"""
 
 from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from pfedul.errors import PfedulError
 
 SETTINGS_FILE = "federation.toml"
 LEDGER_FILE = "ledger.db"
@@ -59,3 +70,59 @@ def checkpoint_file(cluster: int, number: int) -> str:
 
 AT_NODES = "nodes"
 """The value of the ledger's fact `clients_at` when clients are Flower nodes."""
+
+
+_PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
+_TENSORS = re.compile(rf"((init|shared)|({CLIENTS}|records)(/{_PART}){{1,3}})[.]safetensors")
+
+
+def inside(run: Path, name: str) -> Path:
+    """The path of `name` below a run folder; refuses what leads out of it."""
+    path = run
+    for part in name.split("/"):
+        if part in {"", ".."} or "\0" in part or Path(part).name != part:
+            raise _foreign(name)
+        path /= part
+        if path.is_symlink():
+            raise _linked(path)
+    return path
+
+
+def check_file(name: object) -> None:
+    """Refuse what is not the name of a tensor file of a run."""
+    if not isinstance(name, str) or not _TENSORS.fullmatch(name):
+        raise _foreign(name)
+
+
+def check_move(staged: object, name: object) -> None:
+    """Refuse a move of a commit unless it publishes a staged tensor file, or removes a file."""
+    if not staged and isinstance(name, str) and name.startswith(f"{REPORTS}/"):
+        inside(Path(), name)
+        return
+    check_file(name)
+    if staged and not re.fullmatch(rf"{STAGING}/[0-9]+/{re.escape(str(name))}", str(staged)):
+        raise _foreign(staged)
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder with a symbolic link anywhere below it, `deployment` aside."""
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if os.path.islink(os.path.join(root, name)):
+                raise _linked(Path(root) / name)
+        if Path(root) == folder and DEPLOYMENT in folders:
+            folders.remove(DEPLOYMENT)  # checked by those who use it
+
+
+def _foreign(name: object) -> PfedulError:
+    return PfedulError(
+        f"The ledger names {name!r}, which does not belong in a run folder; nothing was touched: "
+        "take this run only from somebody you trust, or restore it from a backup."
+    )
+
+
+def _linked(path: Path) -> PfedulError:
+    return PfedulError(
+        f"{path} is a symbolic link, and none is followed inside a run folder; "
+        "replace it by what it points to, or remove it."
+    )

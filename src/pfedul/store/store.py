@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock
 
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
@@ -33,13 +34,22 @@ from pfedul.store.folder import (
     write_draft,
 )
 from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.paths import CLIENTS, LEDGER_FILE, SETTINGS_FILE, SHARED_FILE, STAGING
+from pfedul.store.paths import (
+    CLIENTS,
+    LEDGER_FILE,
+    SETTINGS_FILE,
+    SHARED_FILE,
+    STAGING,
+    check_file,
+    check_move,
+    inside,
+)
 
 
 class Store:
     """Owns an open run folder: its lock, its ledger and what waits to be committed."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
+    def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
         self._lock = lock
         self.ledger = Ledger(path / LEDGER_FILE)
@@ -68,7 +78,7 @@ class Store:
             try:
                 lock = write_draft(draft, settings, tensors, rows)
                 draft.chmod(0o755)
-                claim(draft, path)
+                lock = claim(draft, path, lock)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
@@ -86,7 +96,7 @@ class Store:
                 store = Store(path, lock)
             store.verify()
         except BaseException:
-            lock.close()
+            lock.release()
             raise
         return store
 
@@ -94,9 +104,17 @@ class Store:
         """Move what the ledger says counts to its place; drop what it does not speak of."""
         pending = self.ledger.rows("SELECT staged, path FROM pending")
         moves = [(row["staged"], row["path"]) for row in pending]
+        self._check_names(moves)
         self._publish(moves)
         self._forget_removals(moves)
         self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
+
+    def _check_names(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Before anything is moved: the ledger may be somebody else's."""
+        for staged, name in moves:
+            check_move(staged, name)
+        for row in self.ledger.rows("SELECT path FROM files"):
+            check_file(row["path"])
 
     def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Move staged files to their public names, durably, before staging is cleared.
@@ -105,12 +123,12 @@ class Store:
         """
         folders = set()
         for staged, name in moves:
-            target = self.path / name
+            target = inside(self.path, name)
             folders.add(target.parent)
             if staged:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # moved already, before the process was killed
-                    os.replace(self.path / staged, target)
+                    os.replace(inside(self.path, staged), target)
             else:
                 target.unlink(missing_ok=True)
         touched = {*folders, *(folder.parent for folder in folders)}
@@ -135,7 +153,7 @@ class Store:
     def verify(self) -> None:
         """Every tensor file is what the ledger says it is."""
         for row in self.ledger.rows("SELECT path, sha256 FROM files ORDER BY path"):
-            file = self.path / row["path"]
+            file = inside(self.path, row["path"])
             if not file.is_file():
                 raise PfedulError(f"The file {file} is missing; restore it from a backup.")
             if digest_file(file) != row["sha256"]:
@@ -157,7 +175,7 @@ class Store:
 
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
-        return self.path / (self._staged(name) if name in self._batch else name)
+        return inside(self.path, self._staged(name) if name in self._batch else name)
 
     def names(self, prefix: str) -> list[str]:
         """The tensor files below the run folder whose names begin so, `has` being true of each."""
@@ -185,7 +203,7 @@ class Store:
 
     def write_settings(self, text: str) -> None:
         """Replace the configuration, whole or not at all."""
-        draft = self.path / f"{SETTINGS_FILE}.new"
+        draft = inside(self.path, f"{SETTINGS_FILE}.new")
         with own_errors(self.path):
             draft.write_text(text, encoding="utf-8")
             sync(draft)
@@ -196,8 +214,9 @@ class Store:
 
     def stage(self, name: str, tensors: Tensors) -> str:
         """Write a file for the unit of work under way; returns its digest."""
+        check_file(name)
         data = encode(tensors)
-        file = self.path / STAGING / "unit" / name
+        file = inside(self.path, f"{STAGING}/unit/{name}")
         with own_errors(self.path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
@@ -207,13 +226,16 @@ class Store:
 
     def keep(self, rows: Sequence[Statement], removed: Iterable[str] = ()) -> None:
         """The unit is whole: its files, rows and removals belong to the next commit."""
+        removed = set(removed)
+        for name in removed:
+            check_move("", name)
         for name in self._unit:
             target = self.path / self._staged(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.path / STAGING / "unit" / name, target)
             self._batch[name] = self._digests[name]
         self._unit.clear()
-        self._removed |= set(removed)
+        self._removed |= removed
         self._rows += rows
 
     def drop(self) -> None:
@@ -288,4 +310,4 @@ class Store:
         if not self._publishing:  # else the next opening finishes the commit from there
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
         self.ledger.close()
-        self._lock.close()
+        self._lock.release()

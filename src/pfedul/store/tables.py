@@ -31,11 +31,6 @@ def client_row(member: Member, joined_round: int) -> Statement:
     return insert("clients", **asdict(member), joined_round=joined_round)
 
 
-def no_stranger_row(client: str, node_key: str) -> Statement:
-    """No row is left of nodes that claimed this name, or of this node before it was known."""
-    return "DELETE FROM strangers WHERE claim = ? OR node_key = ?", (client, node_key)
-
-
 def round_rows(
     result: RoundResult, sha256: str, request: int | None, cost: Mapping[str, float]
 ) -> list[Statement]:

@@ -22,7 +22,7 @@ from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.clusters.layout import Clusters
 from pfedul.data.samples import Samples
 from pfedul.errors import Hindrance, MethodFailed, PfedulError
-from pfedul.personalization import Personalization, Recalibration
+from pfedul.personalization import Recalibration
 from pfedul.protocol import OnStage, Refusal, Reply, Task, with_extra
 from pfedul.records import RECORDS
 from pfedul.records.base import kind_of
@@ -33,18 +33,11 @@ from pfedul.server.checks import check_work, is_finite
 from pfedul.server.mean import StreamingMean
 from pfedul.settings import Settings
 from pfedul.split import Split
-from pfedul.store.paths import INIT_FILE, SHARED_FILE
+from pfedul.store.paths import INIT_FILE
 from pfedul.store.store import Store
-from pfedul.store.tables import (
-    digest_of,
-    first_round_of,
-    joined_before,
-    participants_of,
-    refusal_rows,
-    repaired_by,
-    round_row,
-)
+from pfedul.store.tables import refusal_rows
 from pfedul.unlearn.account import Account
+from pfedul.unlearn.history import History
 from pfedul.unlearn.notebook import Notebook
 
 Step = Callable[[int, Tensors], Tensors]
@@ -120,10 +113,6 @@ class Context:
         """Name of the model's head, where the personalisation needs one."""
         return self.run.bench.head
 
-    @property
-    def personalization(self) -> Personalization:
-        return self.run.bench.personalization
-
     def model(self) -> nn.Module:
         """A new model as it is before training."""
         return self.run.bench.build_model()
@@ -153,29 +142,10 @@ class Context:
         """How many a client trains on: its weight in every mean."""
         return self.run.members[client].train_samples
 
-    def participants(self, number: int) -> dict[str, int]:
-        """Who took part in a round of the run, with their samples."""
-        return participants_of(self.run.store.ledger, number)
-
-    def joined_before(self, number: int) -> set[str]:
-        """Clients that joined before a round."""
-        return joined_before(self.run.store.ledger, number)
-
-    def first_round(self, client: str) -> int | None:
-        """The first round that a client took part in; None if there was none."""
-        return first_round_of(self.run.store.ledger, client)
-
     @property
-    def is_last_mean(self) -> bool:
-        """Whether the shared tensors are the mean of the last round: no request changed them."""
-        ledger = self.run.store.ledger
-        last = round_row(ledger, self.rounds)
-        return digest_of(ledger, SHARED_FILE) == last.shared_sha256
-
-    def epochs_of(self, number: int) -> int:
-        """Local epochs of a round of the run; one that repaired an earlier removal had one."""
-        repair = repaired_by(self.run.store.ledger, number) is not None
-        return 1 if repair else self.settings.local_epochs
+    def history(self) -> History:
+        """Who took part in which round of the run."""
+        return History(self.run)
 
     def generator(self, purpose: str) -> Generator:
         """The server's own random stream for one purpose."""

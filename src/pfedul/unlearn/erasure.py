@@ -9,7 +9,7 @@ from pfedul.clusters.layout import doomed_cluster_files
 from pfedul.records import RECORDS
 from pfedul.records.base import Erasure
 from pfedul.run.run import Run
-from pfedul.store.copies import doomed_folders
+from pfedul.store.copies import obsolete_folders
 from pfedul.store.paths import REPORTS, held_file, personal_file
 from pfedul.store.requests import count_rows, erase_rows
 from pfedul.unlearn.methods import METHODS
@@ -27,7 +27,7 @@ def erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> dict[str,
     files = files_to_erase(run, targets, options)
     remaining = [client for client in run.clients if client not in targets]
     sizes = [store.locate(name).stat().st_size for name in files]
-    sizes += _sizes(doomed_folders(store.path, remaining))
+    sizes += _sizes(obsolete_folders(store.path, remaining))
     store.keep(erase_rows(targets), files)
     return {"files": len(sizes), "bytes": sum(sizes), "rows": rows}
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pfedul.audit.ask.logits import logits_from_heads, logits_of
-from pfedul.audit.ask.samples import Exam, View
+from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import SURFACES, Surface, Views
 from pfedul.audit.attacks.arrays import Array
+from pfedul.audit.attacks.base import View
 from pfedul.audit.state import State
 from pfedul.base.randomness import numpy_generator
 from pfedul.base.tensors import Tensors, load_tensors
@@ -35,30 +36,34 @@ def surfaces_of(bench: Workbench, without: Sequence[str] = ()) -> list[Surface]:
     return [s for s in SURFACES if s.missing(bench) is None and s.name not in without]
 
 
-def ask(bench: Workbench, exam: Exam, state: State, surfaces: Sequence[Surface]) -> Answers:
+def ask(
+    bench: Workbench, samples: AuditSamples, state: State, surfaces: Sequence[Surface]
+) -> Answers:
     """All that an audit wants to know of a federation."""
     with one_core():
-        views = _views(bench, exam, state, surfaces)
+        views = _views(bench, samples, state, surfaces)
     own = (bench, state.shared, state.personal)
-    seen = exam.triggered
+    seen = samples.triggered
     trigger = {} if seen is None else logits_from_heads(*own, seen)
-    return Answers(views, _on_own(*own, exam.own_train), _on_own(*own, exam.own_test), trigger)
+    return Answers(
+        views, _on_own(*own, samples.own_train), _on_own(*own, samples.own_test), trigger
+    )
 
 
 def _views(
-    bench: Workbench, exam: Exam, state: State, surfaces: Sequence[Surface]
+    bench: Workbench, samples: AuditSamples, state: State, surfaces: Sequence[Surface]
 ) -> dict[str, Views]:
     """By surface; two that look through the same models share what these answered."""
     made: dict[object, Views] = {}
     for surface in surfaces:
         if surface.views not in made:
-            made[surface.views] = surface.views(bench, exam, state)
+            made[surface.views] = surface.views(bench, samples, state)
     return {surface.name: made[surface.views] for surface in surfaces}
 
 
 def ask_all(
     bench: Workbench,
-    exam: Exam,
+    samples: AuditSamples,
     states: Mapping[str, State],
     surfaces: Sequence[Surface],
     on_stage: OnStage,
@@ -67,7 +72,7 @@ def ask_all(
     found = {}
     for done, (name, state) in enumerate(states.items()):
         on_stage("questions", done, len(states))
-        found[name] = ask(bench, exam, state, surfaces)
+        found[name] = ask(bench, samples, state, surfaces)
     on_stage("questions", len(states), len(states))
     return found
 
@@ -93,8 +98,8 @@ def noisy(answers: Answers, scale: float, seed: int) -> Answers:
         return logits + scale * stream.standard_normal(logits.shape)
 
     def view(one: View) -> View:
-        sets = one.members, one.nonmembers, one.population
-        return View(one.name, *map(shaken, sets))
+        members, nonmembers = shaken(one.members), shaken(one.nonmembers)
+        return View(one.name, members, nonmembers, shaken(one.population), one.labels)
 
     return Answers(
         {surface: tuple(map(view, views)) for surface, views in answers.views.items()},

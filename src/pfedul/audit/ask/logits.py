@@ -34,14 +34,6 @@ def logits_of(model: nn.Module, samples: Samples) -> Logits:
     return logits
 
 
-def labels_of(samples: Samples) -> NDArray[np.int64]:
-    """The true labels."""
-    with _same_draws():
-        labels = [samples.batch(indices)[1] for indices in _batches(samples)]
-    found: NDArray[np.int64] = torch.cat(labels).numpy()
-    return found
-
-
 def head_features(bench: Workbench, model: nn.Module, samples: Samples) -> TensorSamples | None:
     """What the model's head is given for each sample, with the labels.
 
@@ -69,7 +61,7 @@ def logits_from_heads(
     part, inputs = _part_that_differs(bench, model, personals, samples)
     answers = {}
     for client, personal in personals.items():
-        load_tensors(model, fresh, shared, personal)  # all, so that nothing is the client's before
+        load_tensors(model, fresh, shared, personal)  # all: nothing of the client before is left
         answers[client] = logits_of(part, inputs)
     return answers
 

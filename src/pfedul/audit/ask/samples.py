@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from pfedul.audit.attacks.arrays import Array
+from pfedul.audit.attacks.arrays import Array, Whole
+from pfedul.audit.attacks.base import Labels, View
 from pfedul.base.randomness import numpy_generator, random_stream
 from pfedul.data import Backdoor, trigger_value, triggered
 from pfedul.data.samples import ClientData, Samples, TensorSamples
 from pfedul.errors import PfedulError
-
-Whole = NDArray[np.int64]
 
 MOST_MEMBERS = 1000
 """Of all targets together; of non-members as many."""
@@ -36,17 +34,7 @@ FEWEST = 4
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """What one model answers: logits [samples, classes] of the three sets."""
-
-    name: str
-    members: Array
-    nonmembers: Array
-    population: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Exam:
+class AuditSamples:
     """All samples of an audit. Those of the targets are by target, in a fixed order.
 
     `triggered` is the population with the trigger that a target held alone, if one did.
@@ -61,53 +49,44 @@ class Exam:
     backdoor: Backdoor | None = None
     triggered: TensorSamples | None = None
     asked: TensorSamples = field(init=False)
+    labels: Labels = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = [*self.members.values(), *self.nonmembers.values(), self.population]
-        object.__setattr__(self, "asked", together(parts))
-
-    @property
-    def member_labels(self) -> Whole:
-        return labels(together(self.members.values()))
-
-    @property
-    def nonmember_labels(self) -> Whole:
-        return labels(together(self.nonmembers.values()))
-
-    @property
-    def population_labels(self) -> Whole:
-        return labels(self.population)
+        sets = together(self.members.values()), together(self.nonmembers.values()), self.population
+        object.__setattr__(self, "asked", together(sets))
+        object.__setattr__(self, "labels", Labels(*map(labels_of, sets)))
 
     def view(self, name: str, logits: Array) -> View:
         """The answers to `asked`, cut into the three sets."""
-        inside = sum(map(len, self.members.values()))
-        outside = inside + sum(map(len, self.nonmembers.values()))
-        return View(name, logits[:inside], logits[inside:outside], logits[outside:])
+        inside = len(self.labels.members)
+        outside = inside + len(self.labels.nonmembers)
+        members, nonmembers = logits[:inside], logits[inside:outside]
+        return View(name, members, nonmembers, logits[outside:], self.labels)
 
     def counts(self) -> dict[str, int]:
         """How many samples of each kind there are."""
         return {
-            "members": sum(map(len, self.members.values())),
-            "nonmembers": sum(map(len, self.nonmembers.values())),
+            "members": len(self.labels.members),
+            "nonmembers": len(self.labels.nonmembers),
             "population": len(self.population),
             "retain": sum(map(len, self.own_train.values())),
             "test": sum(map(len, self.own_test.values())),
         }
 
 
-def draw_exam(
+def draw_samples(
     targets: Mapping[str, ClientData],
     remaining: Mapping[str, ClientData],
     seed: int,
     backdoor: Backdoor | None = None,
-) -> Exam:
+) -> AuditSamples:
     """The samples for these targets; the same ones for the same seed."""
     most = max(FEWEST, MOST_MEMBERS // len(targets))
     own = max(1, min(MOST_OWN, 10 * MOST_OWN // len(remaining)))
     population = _pooled([d.test for d in remaining.values()], MOST_POPULATION, seed)
     planted = backdoor is not None and backdoor.client in targets
     check_enough(targets)
-    return Exam(
+    return AuditSamples(
         members={name: _drawn(data.train, most, seed, name) for name, data in targets.items()},
         nonmembers={name: _drawn(data.test, most, seed, name) for name, data in targets.items()},
         population=population,
@@ -162,6 +141,6 @@ def together(parts: Iterable[TensorSamples]) -> TensorSamples:
     return TensorSamples(torch.cat([p.x for p in known]), torch.cat([p.y for p in known]))
 
 
-def labels(samples: TensorSamples) -> Whole:
+def labels_of(samples: TensorSamples) -> Whole:
     """Labels as attacks want them."""
     return samples.y.numpy().astype(np.int64)

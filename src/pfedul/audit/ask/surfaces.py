@@ -2,27 +2,23 @@
 
 The target's own personal part is deleted, so the question is what the others' models
 show, what the target (or a backup) sees that kept its personal part, and what the
-shared features hold for whoever fits a fresh head to them.
+shared features reveal to an attacker who fits a fresh head to them.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
-from pfedul.audit.ask.samples import Exam, View, labels, together
+from pfedul.audit.ask.samples import AuditSamples, labels_of, together
 from pfedul.audit.attacks.arrays import Array
+from pfedul.audit.attacks.base import View
 from pfedul.audit.state import State
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.data.samples import TensorSamples
@@ -48,49 +44,45 @@ class Surface:
     title: str
     summary: str
     missing: Callable[[Workbench], str | None]
-    views: Callable[[Workbench, Exam, State], Views]
+    views: Callable[[Workbench, AuditSamples, State], Views]
     worst: bool = False
 
 
-def _remaining(bench: Workbench, exam: Exam, state: State) -> Views:
-    found = logits_from_heads(bench, state.shared, state.personal, exam.asked)
-    return tuple(exam.view(client, logits) for client, logits in found.items())
+def _remaining(bench: Workbench, samples: AuditSamples, state: State) -> Views:
+    found = logits_from_heads(bench, state.shared, state.personal, samples.asked)
+    return tuple(samples.view(client, logits) for client, logits in found.items())
 
 
-def _shared_model(bench: Workbench, exam: Exam, state: State) -> Views:
-    found = logits_from_heads(bench, state.shared, {"shared": {}}, exam.asked)
-    return (exam.view("shared", found["shared"]),)
+def _shared_model(bench: Workbench, samples: AuditSamples, state: State) -> Views:
+    found = logits_from_heads(bench, state.shared, {"shared": {}}, samples.asked)
+    return (samples.view("shared", found["shared"]),)
 
 
-def _stale(bench: Workbench, exam: Exam, state: State) -> Views:
+def _stale(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """Each target's samples through its own part; the population through all of them."""
-    parts = [_through_own_part(bench, exam, state, target) for target in exam.members]
-    return (
-        View(
-            "stale",
-            np.concatenate([part.members for part in parts]),
-            np.concatenate([part.nonmembers for part in parts]),
-            np.concatenate([part.population for part in parts]),
-        ),
-    )
+    parts = [_through_own_part(bench, samples, state, target) for target in samples.members]
+    members, nonmembers, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+    labels = replace(samples.labels, population=np.tile(samples.labels.population, len(parts)))
+    return (View("stale", members, nonmembers, others, labels),)
 
 
-def _through_own_part(bench: Workbench, exam: Exam, state: State, target: str) -> View:
-    inside, outside = exam.members[target], exam.nonmembers[target]
-    asked = together([inside, outside, exam.population])
+def _through_own_part(
+    bench: Workbench, samples: AuditSamples, state: State, target: str
+) -> list[Array]:
+    inside, outside = samples.members[target], samples.nonmembers[target]
+    asked = together([inside, outside, samples.population])
     own = {target: state.stale[target]}
     logits = logits_from_heads(bench, state.shared, own, asked)[target]
-    ends = len(inside), len(inside) + len(outside)
-    return View(target, logits[: ends[0]], logits[ends[0] : ends[1]], logits[ends[1] :])
+    return np.split(logits, [len(inside), len(inside) + len(outside)])
 
 
-def _probe(bench: Workbench, exam: Exam, state: State) -> Views:
+def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """A regression on the features of those who stay, asked about the targets' samples."""
     model = bench.build_model()
-    load_tensors(model, state.shared, _newcomer(bench, state))
-    classes = int(max(labels(exam.asked).max(), labels(exam.fitting).max())) + 1
-    fitted = _Probe(_features(bench, model, exam.fitting), exam.fitting, classes)
-    return (exam.view("probe", fitted(_features(bench, model, exam.asked))),)
+    load_tensors(model, state.shared, newcomer_part(bench, state))
+    classes = int(max(labels_of(samples.asked).max(), labels_of(samples.fitting).max())) + 1
+    fitted = _Probe(_features(bench, model, samples.fitting), samples.fitting, classes)
+    return (samples.view("probe", fitted(_features(bench, model, samples.asked))),)
 
 
 def _features(bench: Workbench, model: nn.Module, samples: TensorSamples) -> Array:
@@ -106,11 +98,18 @@ class _Probe:
     """A fitted regression that answers with one number for every class of the data."""
 
     def __init__(self, features: Array, samples: TensorSamples, classes: int) -> None:
-        known = labels(samples)
+        # imported here: scikit-learn takes a second
+        from sklearn.dummy import DummyClassifier
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        known = labels_of(samples)
         several = len(np.unique(known)) > 1
         rule = LogisticRegression(max_iter=200) if several else DummyClassifier()
         with warnings.catch_warnings():
-            # All models have the same number of steps; a probe short of its optimum is one, too.
+            # All models have the same number of steps, so a probe may stop short of its optimum.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._pipeline = make_pipeline(StandardScaler(), rule).fit(features, known)
         self._columns = self._pipeline[-1].classes_
@@ -123,21 +122,14 @@ class _Probe:
         return answers
 
 
-def _newcomer(bench: Workbench, state: State) -> Tensors:
-    """Normalisation that is personal is the mean of the remaining clients'; heads are not used."""
-    names = bench.split.personal
-    if bench.head is not None or _is_whole(bench) or not names:
-        return {}
+def newcomer_part(bench: Workbench, state: State) -> Tensors:
+    """Personal tensors below the head are means of the remaining clients'; heads are not used."""
+    names = () if bench.split.keeps_whole_models else bench.split.personal_features(bench.head)
     parts = list(state.personal.values())
     return {
         name: torch.stack([part[name].double() for part in parts]).mean(0).to(parts[0][name].dtype)
         for name in names
     }
-
-
-def _is_whole(bench: Workbench) -> bool:
-    """Ditto: the personal part is a model by itself."""
-    return set(bench.split.personal) == set(bench.split.shared)
 
 
 def _no_personal_models(bench: Workbench) -> str | None:
@@ -149,13 +141,13 @@ def _no_personal_models(bench: Workbench) -> str | None:
 def _no_stale_part(bench: Workbench) -> str | None:
     if not bench.split.personal:
         return "nothing is personal, so the target has no part to keep"
-    if _is_whole(bench):
+    if bench.split.keeps_whole_models:
         return "the part that the target kept is a whole model, which no removal can reach"
     return None
 
 
 def _no_shared_model(bench: Workbench) -> str | None:
-    if not bench.split.personal or _is_whole(bench):
+    if not bench.split.personal or bench.split.keeps_whole_models:
         return None
     return "the shared tensors are no whole model"
 

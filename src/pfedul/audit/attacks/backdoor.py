@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import logits_and_labels
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import clopper_pearson
 from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
@@ -47,14 +47,3 @@ def backdoor_attack(
     fooled = int(np.sum(table[others].argmax(axis=1) == trigger_class))
     trials = int(others.sum())
     return by_name(Figure(TRIGGER_SUCCESS, fooled / trials, clopper_pearson(fooled, trials, level)))
-
-
-BACKDOOR = Attack(
-    name="backdoor",
-    summary="whether a planted trigger still works; necessary, not sufficient",
-    paper="Gu et al., 2017, arXiv 1708.06733; Sommer et al., PETS 2022, arXiv 2003.04247",
-    metrics=(TRIGGER_SUCCESS,),
-    oracles=0,
-    unlearned=1,
-    run=backdoor_attack,
-)

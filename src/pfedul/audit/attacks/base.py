@@ -1,4 +1,4 @@
-"""What an attack is, and what it hands back: figures that know their range and direction."""
+"""What an attack is, what it looks at, and the figures that it gives."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.intervals import Interval
 from pfedul.base.metric import Metric
+from pfedul.base.registry import NoOptions
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,62 @@ def by_name(*figures: Figure) -> Figures:
     return {figure.metric.name: figure for figure in figures}
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The true labels of members, non-members and population."""
+
+    members: Whole
+    nonmembers: Whole
+    population: Whole
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one model answers: logits [samples, classes] of the three sets, and the true labels."""
+
+    name: str
+    members: Array
+    nonmembers: Array
+    population: Array
+    labels: Labels
+
+
+Pair = tuple[Array, Array]
+"""Scores of members and of non-members."""
+
+
 @dataclass(frozen=True)
 class Attack:
-    """An entry of the list: `oracles` and `unlearned` are the fewest models that `run` accepts.
+    """An entry of `ATTACKS`. It has a `score`, a `figure`, a `population` figure, or several.
 
-    That is what it takes to run, not to be believed: every figure is to be read
-    next to the same figure of an oracle that plays the candidate.
+    `score(view, references)` gives every member and non-member a score that grows with the
+    suspicion of membership. Such an attack is part of every test, control and report.
+    `references` are the same view of oracles; with `needs_references` there is at least one.
+    A `two_sided` attack fits its direction, so it also finds samples that stand out as
+    unfamiliar. `roc` asks for its ROC curve in the report.
+
+    `figure(view, draws)` is a figure of one model, with so many bootstrap draws. Attacks with
+    a score and no figure show their true positive rate at 1 % false positives.
+
+    `population(unlearned, oracles, draws)` compares margins [models, samples] of both kinds,
+    given `fewest` models of each. If `everywhere`, it does so on the remaining clients' samples
+    as well, and between two halves of the oracles.
     """
 
     name: str
+    title: str
     summary: str
-    paper: str
-    metrics: tuple[Metric, ...]
-    oracles: int
-    unlearned: int
-    run: Callable[..., Any]
+    paper: str = ""
+    score: Callable[[View, Sequence[View]], Pair] | None = None
+    needs_references: bool = False
+    two_sided: bool = False
+    roc: bool = True
+    figure: Callable[[View, int], Figure] | None = None
+    population: Callable[[Array, Array, int], Figures] | None = None
+    fewest: int = 1
+    everywhere: bool = False
+    options: type[Any] = NoOptions
+
+    def usable(self, oracles: int) -> bool:
+        """Whether it can score with so many oracles, one of which is left out in turn."""
+        return self.score is not None and (oracles >= 2 or not self.needs_references)

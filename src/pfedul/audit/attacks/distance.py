@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.attacks.signals import log_softmax
 from pfedul.base.metric import Metric
@@ -82,14 +82,3 @@ def kl_divergence(oracle: Array, candidate: Array) -> Array:
 
 def _mean(values: Array) -> float:
     return float(values.mean())
-
-
-DISTANCE = Attack(
-    name="distance",
-    summary="divergence and agreement of answers with an oracle's",
-    paper="Golatkar et al., ECCV 2020, arXiv 2003.02960",
-    metrics=(KL_FROM_ORACLE, AGREEMENT),
-    oracles=1,
-    unlearned=1,
-    run=distance_attack,
-)

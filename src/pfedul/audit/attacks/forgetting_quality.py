@@ -30,7 +30,6 @@ from pfedul.audit.attacks.arrays import Array, two_model_sets
 from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.base.metric import Metric
-from pfedul.errors import PfedulError
 
 FORGETTING = Metric(
     name="forgetting quality",
@@ -68,24 +67,6 @@ def forgetting_attack(
     points = np.sort(points_of(epsilons(left, right), min(len(left), len(right))))
     interval = stratified_bootstrap([points], _mean, seed, draws, level)
     return by_name(Figure(FORGETTING, _mean(points), interval))
-
-
-def final_score(
-    forgetting: float,
-    retain_accuracy: float,
-    retain_accuracy_retrained: float,
-    test_accuracy: float,
-    test_accuracy_retrained: float,
-) -> float:
-    """The challenge's score: what was forgotten, times what of the utility was kept.
-
-    >>> final_score(0.5, 0.9, 0.9, 0.4, 0.8)
-    0.25
-    """
-    if not (retain_accuracy_retrained > 0 and test_accuracy_retrained > 0):
-        raise PfedulError("The retrained models need accuracies above 0 to compare with.")
-    kept = retain_accuracy / retain_accuracy_retrained * test_accuracy / test_accuracy_retrained
-    return forgetting * kept
 
 
 def epsilons(unlearned: ArrayLike, retrained: ArrayLike, delta: float = DELTA) -> Array:
@@ -184,12 +165,15 @@ def _mean(values: Array) -> float:
     return float(values.mean())
 
 
+def _population(unlearned: Array, oracles: Array, draws: int) -> Figures:
+    return forgetting_attack(unlearned, oracles, draws=draws)
+
+
 FORGETTING_QUALITY = Attack(
     name="forgetting-quality",
+    title="forgetting quality",
     summary="empirical epsilon per sample between unlearned and retrained models, as points",
     paper="Triantafillou et al., 2024, arXiv 2406.09073",
-    metrics=(FORGETTING,),
-    oracles=FEWEST_MODELS,
-    unlearned=FEWEST_MODELS,
-    run=forgetting_attack,
+    population=_population,
+    fewest=FEWEST_MODELS,
 )

@@ -111,12 +111,17 @@ def _divergence(ours: Array, theirs: Array) -> Array:
     return np.maximum(sums, 0.0)
 
 
+def _population(unlearned: Array, oracles: Array, draws: int) -> Figures:
+    bins = bins_for(min(len(unlearned), len(oracles)))
+    return klom_attack(unlearned, oracles, bins=bins, draws=draws)
+
+
 KLOM_ATTACK = Attack(
     name="klom",
+    title="KLoM",
     summary="divergence of margins between unlearned models and oracles, worst samples",
     paper="Georgiev et al., ICLR 2025, arXiv 2410.23232",
-    metrics=(KLOM,),
-    oracles=FEWEST_MODELS,
-    unlearned=FEWEST_MODELS,
-    run=klom_attack,
+    population=_population,
+    fewest=FEWEST_MODELS,
+    everywhere=True,
 )

@@ -9,7 +9,7 @@ below 0.5 on noise, so each half is judged by itself and the two are averaged. E
 half fits the rule for the other, which makes their errors agree; so the ends of the
 two intervals are averaged as well, as if the errors agreed fully: rather too wide
 than too narrow. The direction is fitted: a target that stands out by a *high* loss
-is found, too.
+is found as well.
 
 Where every sample needs a score of its own (`logistic_scores`), to compare models sample
 by sample, scores become percentiles within their half: two halves of percentiles are
@@ -18,16 +18,14 @@ comparable, and noise gives 0.5 on average.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression
 
-from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
-from pfedul.audit.attacks.halves import half_places, halves
-from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure, share_below
+from pfedul.audit.attacks.arrays import Array, Whole, half_places, halves
+from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, averaged, by_name
+from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure, share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_figure
 
@@ -57,7 +55,7 @@ def logistic_attack(
     found = [
         _judge(fit, tried, seed, draws, level) for fit, tried in ((folds[0], folds[1]), folds[::-1])
     ]
-    return by_name(*(_mean(left, right) for left, right in zip(*found, strict=True)))
+    return by_name(*map(averaged, zip(*found, strict=True)))
 
 
 def logistic_scores(
@@ -120,6 +118,8 @@ def _judge(fit: Group, tried: Group, seed: int, draws: int, level: float) -> tup
 
 def _fitted(group: Group) -> Callable[[Array], Array]:
     """A function from features to scores; above 0 means member."""
+    from sklearn.linear_model import LogisticRegression  # takes a second: only where it is used
+
     both = np.concatenate(group)
     centre, spread = both.mean(axis=0), both.std(axis=0)
     spread[spread == 0] = 1  # a signal that never varies stays 0 instead of NaN
@@ -130,20 +130,26 @@ def _fitted(group: Group) -> Callable[[Array], Array]:
     return lambda rows: model.decision_function((rows - centre) / spread)
 
 
-def _mean(left: Figure, right: Figure) -> Figure:
-    assert left.interval is not None
-    assert right.interval is not None
-    low, high = np.mean([left.interval, right.interval], axis=0)
-    return Figure(left.metric, (left.value + right.value) / 2, (float(low), float(high)))
+def _score(view: View, _references: Sequence[View]) -> Pair:
+    return logistic_scores(*_answers(view))
+
+
+def _figure(view: View, draws: int) -> Figure:
+    return logistic_attack(*_answers(view), draws=draws)[BALANCED_ACCURACY.name]
+
+
+def _answers(view: View) -> tuple[Array, Whole, Array, Whole]:
+    return view.members, view.labels.members, view.nonmembers, view.labels.nonmembers
 
 
 LOGISTIC = Attack(
     name="logistic",
+    title="logistic attack",
     summary="regression on loss, entropy, margin and correctness; weak, a sanity check",
     paper="Golatkar et al., ECCV 2020, arXiv 2003.02960; Kurmanji et al., NeurIPS 2023, "
     "arXiv 2302.09880",
-    metrics=(AUC, BALANCED_ACCURACY),
-    oracles=0,
-    unlearned=1,
-    run=logistic_attack,
+    score=_score,
+    two_sided=True,
+    roc=False,
+    figure=_figure,
 )

@@ -12,42 +12,18 @@ population entirely ties with every member, which hides them at few false positi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, probabilities, same_samples
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
-from pfedul.audit.attacks.roc import AUC, TPR_AT_1_PERCENT, auc_figure, tpr_at_fpr
+from pfedul.audit.attacks.base import Attack, Pair, View
+from pfedul.audit.attacks.signals import confidence
 from pfedul.errors import PfedulError
 
 Confidences = tuple[ArrayLike, ArrayLike]
 """Confidences p_y of the attacked model [samples] and of the reference models [models, samples]."""
-
-
-def rmia_attack(
-    members: Confidences,
-    nonmembers: Confidences,
-    population: Confidences,
-    a: float = 0.3,
-    gamma: float = 1.0,
-    seed: int = 0,
-    draws: int = 2000,
-    level: float = 0.95,
-) -> Figures:
-    """AUC and the true positive rate at 1 % false positives.
-
-    >>> members = ([0.9, 0.8], [[0.5, 0.4]])
-    >>> others = ([0.5, 0.3], [[0.5, 0.4]])
-    >>> rmia_attack(members, others, population=([0.6, 0.6], [[0.5, 0.6]]))["AUC"].value
-    1.0
-    """
-    inside = rmia_scores(members, population, a, gamma)
-    outside = rmia_scores(nonmembers, population, a, gamma)
-    few = tpr_at_fpr(inside, outside, 0.01, level)
-    return by_name(
-        auc_figure(inside, outside, seed, draws, level),
-        Figure(TPR_AT_1_PERCENT, few.tpr, few.tpr_interval),
-    )
 
 
 def rmia_scores(
@@ -78,12 +54,22 @@ def _ratios(whose: str, confidences: Confidences, a: float) -> Array:
     return ratio
 
 
+def _score(view: View, references: Sequence[View]) -> Pair:
+    def sureness(name: str) -> Confidences:
+        labels = getattr(view.labels, name)
+        own, *others = (confidence(getattr(seen, name), labels) for seen in (view, *references))
+        return own, np.stack(others)
+
+    population = sureness("population")
+    members, nonmembers = sureness("members"), sureness("nonmembers")
+    return rmia_scores(members, population), rmia_scores(nonmembers, population)
+
+
 RMIA = Attack(
     name="rmia",
+    title="RMIA",
     summary="confidence relative to oracles and to a population; most power for few models",
     paper="Zarifzadeh et al., ICML 2024, arXiv 2312.03262",
-    metrics=(AUC, TPR_AT_1_PERCENT),
-    oracles=1,
-    unlearned=1,
-    run=rmia_attack,
+    score=_score,
+    needs_references=True,
 )

@@ -76,7 +76,7 @@ def auc_figure(
     >>> found.value, found.interval
     (1.0, (1.0, 1.0))
     """
-    # sorted, so that the draws do not depend on the order of samples
+    # sorted, so the draws do not depend on the order of samples
     strata = [np.sort(finite("scores of members", members)), np.sort(_nonmembers(nonmembers))]
     return Figure(AUC, auc(*strata), stratified_bootstrap(strata, auc, seed, draws, level))
 
@@ -113,7 +113,7 @@ class LowFalseAlarms:
 def tpr_at_fpr(
     members: ArrayLike, nonmembers: ArrayLike, fpr: float = 0.01, level: float = 0.95
 ) -> LowFalseAlarms:
-    """Accuse whoever scores above the threshold; of n non-members at most floor(fpr n) do.
+    """Call samples above a threshold members; at most floor(fpr n) of n non-members are.
 
     Below 1 / fpr non-members none may be accused. The interval of the true positive
     rate takes the threshold for given; how well so many non-members fix it is in the

@@ -38,7 +38,7 @@ def loss(logits: ArrayLike, labels: ArrayLike) -> Array:
 
 
 def entropy(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """Of the predicted distribution; the labels are only checked.
+    """Entropy of the predicted distribution; the labels are only checked.
 
     >>> entropy([[0.0, 0.0], [1000.0, 0.0]], [0, 1]) / np.log(2)
     array([1., 0.])
@@ -61,15 +61,6 @@ def margin(logits: ArrayLike, labels: ArrayLike) -> Array:
     others = table.copy()
     others[rows, classes] = -np.inf
     return table[rows, classes] - log_sum_exp(others)
-
-
-def logit_scaled_confidence(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """phi = log(p_y / (1 - p_y)), by another name the margin.
-
-    >>> logit_scaled_confidence([[2000.0, 0.0]], [0])
-    array([2000.])
-    """
-    return margin(logits, labels)
 
 
 def confidence(logits: ArrayLike, labels: ArrayLike) -> Array:

@@ -1,4 +1,4 @@
-"""Loss threshold: whoever has a low loss is called a member. The weakest attack: a sanity check.
+"""Loss threshold: samples with a low loss are called members. The weakest attack: a sanity check.
 
 S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha, "Privacy risk in machine learning",
 IEEE CSF 2018 (arXiv 1709.01604). They use the mean training loss as the threshold,
@@ -11,14 +11,16 @@ loss shows in an AUC below 0.5.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
-from pfedul.audit.attacks.halves import halves
+from pfedul.audit.attacks.arrays import Array, finite, halves
+from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.audit.attacks.roc import AUC, BALANCED_ACCURACY, auc_figure
+from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure
+from pfedul.audit.attacks.signals import loss
 
 
 def threshold_attack(
@@ -81,12 +83,25 @@ def accuracy_figure(
     return Figure(BALANCED_ACCURACY, balanced_accuracy(*strata), interval)
 
 
+def _score(view: View, _references: Sequence[View]) -> Pair:
+    inside, outside = _losses(view)
+    return -inside, -outside
+
+
+def _figure(view: View, draws: int) -> Figure:
+    return threshold_attack(*_losses(view), draws=draws)[BALANCED_ACCURACY.name]
+
+
+def _losses(view: View) -> Pair:
+    return loss(view.members, view.labels.members), loss(view.nonmembers, view.labels.nonmembers)
+
+
 THRESHOLD = Attack(
     name="threshold",
+    title="loss threshold",
     summary="one loss threshold for all samples; weak, a sanity check",
     paper="Yeom et al., CSF 2018, arXiv 1709.01604",
-    metrics=(AUC, BALANCED_ACCURACY),
-    oracles=0,
-    unlearned=1,
-    run=threshold_attack,
+    score=_score,
+    figure=_figure,
+    roc=False,
 )

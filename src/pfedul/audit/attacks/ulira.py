@@ -1,4 +1,4 @@
-"""U-LiRA: can unlearned models be told from retrained ones, sample by sample?
+"""U-LiRA: are unlearned models distinguishable from retrained ones, sample by sample?
 
 J. Hayes, I. Shumailov, E. Triantafillou, A. Khalifa, N. Papernot, "Inexact unlearning
 needs more careful evaluations", SaTML 2025 (arXiv 2403.01218): for each sample a
@@ -12,7 +12,7 @@ fitted neither is called by the likelier. Accuracy 0.5 is ideal. What differs:
   al. (arXiv 2112.03570) advise; theirs is the variance of all values, which counts
   the differences between samples as well, here it is that within samples.
 - The interval is over models, by relabelling: which models are called unlearned is
-  drawn anew, and the accuracy then strays from 0.5 by chance alone. The accuracy plus
+  drawn again, and the accuracy then strays from 0.5 by chance alone. The accuracy plus
   or minus what holds 95 % of that straying contains 0.5 exactly when a permutation
   test finds nothing. (A bootstrap of models misses 0.5 in a quarter of the cases in
   which there is nothing to find: models under attack also fit each other's Gaussians.)
@@ -139,7 +139,7 @@ def _strays(unlearned: Array, retrained: Array, shared: bool, seed: int, draws: 
 
 
 def _relabellings(chosen: int, total: int, seed: int, draws: int) -> Iterator[NDArray[np.bool_]]:
-    """All of them where they are no more than `draws`, else the true one and random ones."""
+    """All of them if there are at most `draws`, else the true one and random ones."""
     true = np.arange(total) < chosen
     if math.comb(total, chosen) <= draws:
         for places in combinations(range(total), chosen):
@@ -159,12 +159,15 @@ def _around(accuracy: float, strays: Array, level: float) -> Interval:
     return max(0.0, accuracy - reach), min(1.0, accuracy + reach)
 
 
+def _population(unlearned: Array, oracles: Array, _draws: int) -> Figures:
+    return ulira_attack(unlearned, oracles)  # its draws are relabellings, not a bootstrap
+
+
 ULIRA = Attack(
     name="ulira",
-    summary="tells unlearned from retrained models, sample by sample; what reviewers ask for",
+    title="U-LiRA",
+    summary="distinguishes unlearned from retrained models, sample by sample",
     paper="Hayes et al., SaTML 2025, arXiv 2403.01218",
-    metrics=(ACCURACY,),
-    oracles=FEWEST_MODELS,
-    unlearned=FEWEST_MODELS,
-    run=ulira_attack,
+    population=_population,
+    fewest=FEWEST_MODELS,
 )

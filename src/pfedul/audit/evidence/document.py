@@ -5,42 +5,40 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.ask.surfaces import SURFACES
-from pfedul.audit.attacks import auc
 from pfedul.audit.attacks.base import Figure
-from pfedul.audit.attacks.ulira import ACCURACY
+from pfedul.audit.attacks.roc import auc
+from pfedul.audit.attacks.threshold import THRESHOLD
+from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
 from pfedul.audit.evidence import curves, measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
+from pfedul.audit.judge.findings import Finding
 from pfedul.audit.judge.paired_test import Comparison
-from pfedul.audit.judge.scores import THRESHOLD
-from pfedul.audit.judge.verdict import Finding
+from pfedul.audit.models import Retrained
 from pfedul.base.threads import one_core
 from pfedul.evaluation import Preservation, preservation
-from pfedul.protocol import Workbench
+from pfedul.protocol import OnStage, Workbench
+from pfedul.run.run import Run
 from pfedul.store.paths import SETTINGS_FILE
-from pfedul.store.tables import now
+from pfedul.store.tables import now, spent_on_rounds
 from pfedul.unlearn.outcome import Outcome
 from pfedul.version import __version__
-
-if TYPE_CHECKING:
-    from pfedul.audit.models import Retrained
-    from pfedul.federation import Federation
 
 FORMAT = 1
 
 Row = dict[str, Any]
 
 
-def circumstances(federation: Federation, kind: str, command: str, level: str) -> Row:
+def circumstances(run: Run, kind: str, command: str, level: str) -> Row:
     """When, with what and how the audit was made."""
-    settings = federation.store.path / SETTINGS_FILE
+    settings = run.store.path / SETTINGS_FILE
     return {
         "format": FORMAT,
         "kind": kind,
@@ -54,18 +52,26 @@ def circumstances(federation: Federation, kind: str, command: str, level: str) -
         },
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "level": level,
-        "seed": federation.settings.seed,
-        "rounds": federation.rounds,
+        "seed": run.settings.seed,
+        "rounds": run.rounds,
         "configuration": settings.read_text(encoding="utf-8"),
     }
 
 
 def examined(
-    examiner: Examiner, unlearned: Sequence[Answers], bench: Workbench, gone: Mapping[str, str]
+    examiner: Examiner,
+    unlearned: Sequence[Answers],
+    bench: Workbench,
+    *,
+    gone: Mapping[str, str],
+    on_stage: OnStage,
 ) -> Row:
     """All that was found in a case. `gone` are surfaces that can no longer be looked through."""
+    on_stage("attacks", 0, 1)
     with one_core():
-        return _examined(examiner, unlearned, untested_surfaces(bench, gone))
+        found = _examined(examiner, unlearned, untested_surfaces(bench, gone))
+    on_stage("attacks", 1, 1)
+    return found
 
 
 def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mapping[str, str]) -> Row:
@@ -80,14 +86,14 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
     )
     findings = examiner.findings(case.candidate, case.oracles)
     return {
-        "samples": case.exam.counts(),
+        "samples": case.samples.counts(),
         "verdict": verdict.as_json(),
         "surfaces": _surfaces(untested),
         "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
         "roc": curves.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
-        "distributions": curves.distributions(case.exam, case.surfaces, case.models),
+        "distributions": curves.distributions(case.surfaces, case.models),
         "distance": distances(case.candidate, case.oracles, case.untouched),
         "backdoor": _backdoor(examiner),
     }
@@ -116,13 +122,13 @@ def _measures(examiner: Examiner, unlearned: Sequence[Answers]) -> list[Row]:
     case = examiner.case
     rows = measures.model_measures(examiner.book, case.surfaces, case.models, len(case.oracles))
     if len(unlearned) > 1:
-        rows += measures.population_measures(case.exam, case.surfaces, unlearned, case.oracles)
+        rows += measures.population_measures(case.samples, case.surfaces, unlearned, case.oracles)
     return rows
 
 
 def _ulira(rows: Sequence[Row]) -> Figure | None:
-    """The surface on which unlearned models are told from retrained ones best."""
-    found = [row for row in rows if row["attack"] == "ulira"]
+    """The surface on which unlearned models differ most clearly from retrained ones."""
+    found = [row for row in rows if row["attack"] == ULIRA.name]
     if not found:
         return None
     worst = max(found, key=lambda row: row["interval"][0])
@@ -161,7 +167,7 @@ def _figure_or_none(figure: Figure | None) -> Row | None:
 
 def _backdoor(examiner: Examiner) -> Row | None:
     backdoor = examiner.backdoor(examiner.case.candidate, examiner.case.oracles)
-    planted = examiner.case.exam.backdoor
+    planted = examiner.case.samples.backdoor
     if backdoor is None or planted is None:
         return None
     models = examiner.case.models
@@ -176,7 +182,7 @@ OUTCOME = (
 
 
 def removal_part(
-    federation: Federation,
+    run: Run,
     outcome: Outcome,
     oracles: Sequence[Retrained],
     twins: Sequence[Retrained] = (),
@@ -186,23 +192,22 @@ def removal_part(
     return {
         "targets": known["targets"],
         "options": known["options"],
-        "oracles": [oracle.as_json(federation.rounds) for oracle in oracles],
-        "twins": [twin.as_json(federation.rounds) for twin in twins],
+        "oracles": [oracle.as_json(run.rounds) for oracle in oracles],
+        "twins": [twin.as_json(run.rounds) for twin in twins],
         "plan": known["plan"],
         "outcome": {key: known[key] for key in OUTCOME},
         "preservation": {"oracle": oracle_preservation(outcome.before, oracles)},
-        "cost": _cost(federation, outcome, oracles),
+        "cost": _cost(run, outcome, oracles),
     }
 
 
-def _cost(federation: Federation, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
-    """In CPU seconds; the evaluation of a removal is no part of it."""
+def _cost(run: Run, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
+    """In CPU seconds; the evaluation of a removal is not part of it."""
     stages = {name: cost.cpu_seconds for name, cost in outcome.stages.items()}
-    spent = federation.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds") or 0.0
     return {
         "forget_cpu_seconds": sum(s for name, s in stages.items() if name != "evaluation"),
         "retrain_cpu_seconds": sum(oracle.cpu_seconds for oracle in oracles) / len(oracles),
-        "training_cpu_seconds": float(spent),
+        "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
     }
 
 

@@ -1,4 +1,4 @@
-"""Figures beside the tests: shown in every audit, not judged by comparison.
+"""Figures next to the tests: shown in every audit, not judged by comparison.
 
 Balanced accuracy of the fitted attacks and RMIA's power at few false alarms for every
 model; where there are enough models of both kinds, U-LiRA, KLoM and the forgetting
@@ -15,30 +15,17 @@ from typing import Any
 import numpy as np
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import Exam, View, labels
+from pfedul.audit.ask.samples import AuditSamples, labels_of
 from pfedul.audit.ask.surfaces import Surface
-from pfedul.audit.attacks import (
-    bins_for,
-    forgetting_attack,
-    klom_attack,
-    logistic_attack,
-    threshold_attack,
-    tpr_at_fpr,
-    ulira_attack,
-)
+from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Figure, Figures, averaged
-from pfedul.audit.attacks.forgetting_quality import FEWEST_MODELS as FEWEST_FOR_QUALITY
-from pfedul.audit.attacks.klom import FEWEST_MODELS as FEWEST_FOR_KLOM
-from pfedul.audit.attacks.roc import BALANCED_ACCURACY, TPR_AT_1_PERCENT
-from pfedul.audit.attacks.signals import loss, margin
-from pfedul.audit.attacks.ulira import FEWEST_MODELS as FEWEST_FOR_ULIRA
-from pfedul.audit.judge.scores import RMIA, ScoreBook, references_for, usable
+from pfedul.audit.attacks.base import Attack, Figure, averaged
+from pfedul.audit.attacks.intervals import DRAWS
+from pfedul.audit.attacks.roc import TPR_AT_1_PERCENT, tpr_at_fpr
+from pfedul.audit.attacks.signals import margin
+from pfedul.audit.judge.scores import ScoreBook, references_for
 
 Row = dict[str, Any]
-
-DRAWS = 300
-"""Of bootstraps: there are many figures here, and their ends need no third digit."""
 
 
 def _row(surface: str, attack: str, model: str, figure: Figure, **also: str) -> Row:
@@ -65,50 +52,31 @@ def model_measures(
     book: ScoreBook, surfaces: Iterable[Surface], models: Mapping[str, Answers], oracles: int
 ) -> list[Row]:
     """Balanced accuracies and the power at 1 % false alarms, of each model on each surface."""
-    rows = []
-    shown = [surface.name for surface in surfaces if not surface.worst]
-    for surface in shown:
-        for name, model in models.items():
-            for attack, run in _FITTED.items():
-                found = [run(book.exam, view) for view in model.views[surface]]
-                figure = averaged([figures[BALANCED_ACCURACY.name] for figures in found])
-                rows.append(_row(surface, attack, name, figure))
-            if usable(RMIA, oracles):
-                rows.append(_row(surface, RMIA.name, name, _power(book, surface, name, models)))
-    return rows
-
-
-def _fitted_threshold(exam: Exam, view: View) -> Figures:
-    inside = loss(view.members, exam.member_labels)
-    outside = loss(view.nonmembers, exam.nonmember_labels)
-    return threshold_attack(inside, outside, draws=DRAWS)
-
-
-def _fitted_logistic(exam: Exam, view: View) -> Figures:
-    inside, outside = exam.member_labels, exam.nonmember_labels
-    return logistic_attack(view.members, inside, view.nonmembers, outside, draws=DRAWS)
-
-
-_FITTED: dict[str, Callable[[Exam, View], Figures]] = {
-    "threshold": _fitted_threshold,
-    "logistic": _fitted_logistic,
-}
-
-
-def _power(book: ScoreBook, surface: str, name: str, models: Mapping[str, Answers]) -> Figure:
-    scores = book.of(RMIA, surface, models[name], references_for(name, models))
-    found = [
-        tpr_at_fpr(inside, outside)
-        for inside, outside in zip(scores.members[0], scores.nonmembers[0], strict=True)
+    shown = [attack for attack in ATTACKS if attack.figure or attack.usable(oracles)]
+    return [
+        _row(surface.name, attack.name, name, _figure(book, attack, surface.name, name, models))
+        for surface in surfaces
+        if not surface.worst
+        for name in models
+        for attack in shown
     ]
-    return averaged([Figure(TPR_AT_1_PERCENT, one.tpr, one.tpr_interval) for one in found])
+
+
+def _figure(
+    book: ScoreBook, attack: Attack, surface: str, name: str, models: Mapping[str, Answers]
+) -> Figure:
+    if attack.figure is not None:
+        return averaged([attack.figure(view, DRAWS) for view in models[name].views[surface]])
+    scores = book.of(attack, surface, models[name], references_for(name, models))
+    rates = map(tpr_at_fpr, scores.members[0], scores.nonmembers[0])
+    return averaged([Figure(TPR_AT_1_PERCENT, rate.tpr, rate.tpr_interval) for rate in rates])
 
 
 # Of many models of both kinds
 
 
 def population_measures(
-    exam: Exam,
+    samples: AuditSamples,
     surfaces: Iterable[Surface],
     unlearned: Sequence[Answers],
     oracles: Sequence[Answers],
@@ -116,13 +84,12 @@ def population_measures(
     """U-LiRA, KLoM and the forgetting score, as far as there are enough models for them."""
     rows = []
     for surface in surfaces:
-        if surface.worst:
-            continue
-        forget = _both(unlearned, oracles, partial(member_margins, exam, surface.name))
-        rows += _many_model_rows(surface.name, forget)
+        if not surface.worst:
+            margins = _both(unlearned, oracles, partial(member_margins, surface.name))
+            rows += _population_rows(surface.name, "forget", margins)
     for kind in ("retain", "test"):
-        margins = _both(unlearned, oracles, partial(own_margins, exam, kind))
-        rows += _klom_rows("remaining", kind, margins)
+        margins = _both(unlearned, oracles, partial(own_margins, samples, kind))
+        rows += _population_rows("remaining", kind, margins)
     return rows
 
 
@@ -133,53 +100,39 @@ Both = tuple[Array, Array]
 def _both(
     unlearned: Sequence[Answers], oracles: Sequence[Answers], margins: Callable[[Answers], Array]
 ) -> Both:
-    return (
-        np.stack([margins(model) for model in unlearned]),
-        np.stack([margins(model) for model in oracles]),
-    )
+    return np.stack(list(map(margins, unlearned))), np.stack(list(map(margins, oracles)))
 
 
-def member_margins(exam: Exam, surface: str, model: Answers) -> Array:
+def member_margins(surface: str, model: Answers) -> Array:
     """Margin of each member, averaged over the surface's views."""
     views = model.views[surface]
-    found: Array = np.mean([margin(view.members, exam.member_labels) for view in views], axis=0)
-    return found
+    mean: Array = np.mean([margin(view.members, view.labels.members) for view in views], axis=0)
+    return mean
 
 
-def own_margins(exam: Exam, kind: str, model: Answers) -> Array:
+def own_margins(samples: AuditSamples, kind: str, model: Answers) -> Array:
     """Margins of the remaining clients' own samples under their own models."""
-    samples, answers = {
-        "retain": (exam.own_train, model.own_train),
-        "test": (exam.own_test, model.own_test),
+    own, answers = {
+        "retain": (samples.own_train, model.own_train),
+        "test": (samples.own_test, model.own_test),
     }[kind]
-    return np.concatenate([margin(answers[name], labels(samples[name])) for name in answers])
+    return np.concatenate([margin(answers[name], labels_of(own[name])) for name in answers])
 
 
-def _many_model_rows(surface: str, margins: Both) -> list[Row]:
-    rows = _klom_rows(surface, "forget", margins)
-    few = min(map(len, margins))
-    if few >= FEWEST_FOR_QUALITY:
-        rows += _rows_of(surface, "forgetting-quality", forgetting_attack(*margins, draws=DRAWS))
-    if few >= FEWEST_FOR_ULIRA:
-        rows += _rows_of(surface, "ulira", ulira_attack(*margins))
-    return rows
+def _population_rows(surface: str, kind: str, margins: Both) -> list[Row]:
+    attacks = [a for a in ATTACKS if a.population and (kind == "forget" or a.everywhere)]
+    return [row for attack in attacks for row in _compared(attack, surface, kind, margins)]
 
 
-def _klom_rows(surface: str, kind: str, margins: Both) -> list[Row]:
-    """KLoM, beside what one half of the oracles has from the other: the floor for so few models."""
-    unlearned, oracles = margins
-    rows = []
-    if min(map(len, margins)) >= FEWEST_FOR_KLOM:
-        found = klom_attack(unlearned, oracles, bins=bins_for(len(oracles)), draws=DRAWS)
-        rows += _rows_of(surface, "klom", found, samples=kind)
-    half = len(oracles) // 2
-    if half >= FEWEST_FOR_KLOM:
-        found = klom_attack(oracles[:half], oracles[half:], bins=bins_for(half), draws=DRAWS)
-        rows += _rows_of(surface, "klom", found, "one half of the oracles", samples=kind)
-    return rows
-
-
-def _rows_of(
-    surface: str, attack: str, figures: Figures, model: str = "candidate", **also: str
-) -> list[Row]:
-    return [_row(surface, attack, model, figure, **also) for figure in figures.values()]
+def _compared(attack: Attack, surface: str, kind: str, margins: Both) -> Iterable[Row]:
+    """If `everywhere`, also what half of the oracles has from the rest: the floor for so few."""
+    assert attack.population is not None
+    also, pairs = {}, {"candidate": margins}
+    if attack.everywhere:
+        half = len(margins[1]) // 2
+        also["samples"] = kind
+        pairs["one half of the oracles"] = margins[1][:half], margins[1][half:]
+    for model, both in pairs.items():
+        if min(map(len, both)) >= attack.fewest:
+            for figure in attack.population(*both, DRAWS).values():
+                yield _row(surface, attack.name, model, figure, **also)

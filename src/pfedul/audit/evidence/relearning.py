@@ -1,50 +1,110 @@
-"""Relearn time of a removal: the candidate beside its anchors, all from equal starts.
+"""Relearn time: how soon a model is as good again on the forgotten samples when trained on them.
 
-Every federation starts with the initial personal part, so that only the shared tensors
-differ: those of the candidate, of the run before, of each oracle, and fresh ones.
+A. Golatkar, A. Achille, S. Soatto, ECCV 2020 (arXiv 2003.02960), and A. K. Tarun et
+al., "Fast yet effective machine unlearning", IEEE TNNLS 2023 (arXiv 2111.08947),
+count epochs up to the loss, or the accuracy within a margin, of the original model.
+What was hidden and not erased comes back sooner than an oracle learns it. Here the
+count is of accuracy, with anchors: the original model (0 epochs), oracles (the goal) and
+a fresh model (is anything useful learnt from the others?). All start with the initial
+personal part, so only the shared tensors differ.
+
+Training is the client's own local training on all parameters, as FedPer's. It differs
+from the papers in the learning rate, which is the federation's. Momentum is reset in
+every epoch, as in every round of a federation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import Exam, together
-from pfedul.audit.attacks.relearn import epochs_to_return
-from pfedul.audit.relearning import relearning_curve
-from pfedul.base.tensors import Tensors, read_tensors
+from pfedul.audit.ask.samples import AuditSamples, together
+from pfedul.base.randomness import random_stream
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
+from pfedul.base.threads import one_thread
+from pfedul.client import measure
+from pfedul.data.samples import Samples
+from pfedul.personalization.local import run_sgd, trainable
 from pfedul.protocol import OnStage, Workbench
 
 MOST_EPOCHS = 12
 TOLERANCE = 0.01
+_ROUNDING = 1e-12  # 0.9 - 0.1 must be within 0.1 of 0.9
 
 
-def old_accuracy(exam: Exam, untouched: Answers) -> float:
-    """Of the targets' own models on their training samples, before the removal."""
+def old_accuracy(samples: AuditSamples, untouched: Answers) -> float:
+    """Accuracy of the targets' own models on their training samples, before the removal."""
     surface = "stale" if "stale" in untouched.views else "shared"
-    right = untouched.views[surface][0].members.argmax(axis=1) == exam.member_labels
+    right = untouched.views[surface][0].members.argmax(axis=1) == samples.labels.members
     return float(right.mean())
 
 
 def relearn_time(
     bench: Workbench,
-    exam: Exam,
+    samples: AuditSamples,
     starts: Mapping[str, Tensors],
-    wanted: float,
+    untouched: Answers,
     on_stage: OnStage,
 ) -> dict[str, Any]:
     """Curves of accuracy on the targets' samples, and epochs until the old accuracy is back."""
-    samples = together(exam.members.values())
+    targets, wanted = together(samples.members.values()), old_accuracy(samples, untouched)
     fresh = read_tensors(bench.build_model(), bench.split.shared)
     shared_of = {**starts, "fresh": fresh}
     curves = {}
     for done, (name, shared) in enumerate(shared_of.items()):
         on_stage("relearning", done, len(shared_of))
         curves[name] = relearning_curve(
-            *(bench, shared, {}, samples, MOST_EPOCHS, bench.seed),
-            stop_at=max(0.0, wanted - TOLERANCE),
+            bench,
+            shared,
+            personal={},
+            samples=targets,
+            epochs=MOST_EPOCHS,
+            seed=bench.seed,
+            stop_at=wanted - TOLERANCE,
         )
     on_stage("relearning", len(shared_of), len(shared_of))
     epochs = {name: epochs_to_return(curve, wanted, TOLERANCE) for name, curve in curves.items()}
     return {"old_accuracy": wanted, "tolerance": TOLERANCE, "curves": curves, "epochs": epochs}
+
+
+def relearning_curve(
+    bench: Workbench,
+    shared: Tensors,
+    personal: Tensors,
+    samples: Samples,
+    epochs: int,
+    seed: int,
+    stop_at: float | None = None,
+) -> list[float]:
+    """Accuracy on `samples` before the first epoch of training on them, and after each.
+
+    It ends early when the accuracy reaches `stop_at`. The seed decides the shuffles, which
+    are the same from every start. With Ditto, no personal tensors means: start from the
+    shared model. Tensors in neither part start with their initial values.
+    """
+    model = bench.build_model()
+    load_tensors(model, shared, personal)
+    with one_thread(), random_stream(seed, "relearn"):
+        curve = [measure(model, samples)["accuracy"]]
+        while len(curve) <= epochs and (stop_at is None or curve[-1] < stop_at - _ROUNDING):
+            model.train()
+            run_sgd(model, trainable(model), samples, bench.training, epochs=1)
+            curve.append(measure(model, samples)["accuracy"])
+    return curve
+
+
+def epochs_to_return(
+    curve: Sequence[float], old_accuracy: float, tolerance: float = 0.0
+) -> int | None:
+    """The first epoch at which the curve is back at the old accuracy, or within the tolerance.
+
+    >>> epochs_to_return([0.2, 0.6, 0.8, 0.7], old_accuracy=0.8)
+    2
+    >>> epochs_to_return([0.2, 0.6], old_accuracy=0.8) is None
+    True
+    """
+    there = np.asarray(curve) >= old_accuracy - tolerance - _ROUNDING
+    return int(there.argmax()) if there.any() else None

@@ -1,6 +1,6 @@
 """One case, examined: the candidate and every control by the same procedure.
 
-A control is judged as the candidate is, beside the same oracles and the same untouched
+A control is judged as the candidate is, against the same oracles and the same untouched
 model. So what an audit says of the candidate can be weighed by what it says of models
 for which the right answer is known.
 """
@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from pfedul.audit.ask.answers import Answers, noisy
-from pfedul.audit.ask.samples import Exam
+from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface
-from pfedul.audit.attacks import backdoor_attack
-from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS
+from pfedul.audit.attacks import ATTACKS, Attack
+from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS, backdoor_attack
 from pfedul.audit.attacks.base import Figure, averaged
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures
+from pfedul.audit.judge.findings import Finding, Guard, TriggerFinding, Verdict, passes
 from pfedul.audit.judge.paired_test import compare
-from pfedul.audit.judge.scores import SCORERS, ScoreBook, Scorer, usable
-from pfedul.audit.judge.verdict import Backdoor, Finding, Guard, Verdict, judge, passes
+from pfedul.audit.judge.scores import ScoreBook
+from pfedul.audit.judge.verdict import judge
 
 NOISE_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Of the control with noise, in standard deviations of the untouched model's margins."""
@@ -34,7 +35,7 @@ NOISE_STEPS = (0.5, 1.0, 2.0, 4.0, 8.0)
 class Case:
     """All that was answered. `controls` are models that must not pass."""
 
-    exam: Exam
+    samples: AuditSamples
     surfaces: Sequence[Surface]
     candidate: Answers
     oracles: Sequence[Answers]
@@ -86,27 +87,27 @@ class Examiner:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.book = ScoreBook(case.exam)
+        self.book = ScoreBook()
 
     def findings(self, model: Answers, oracles: Sequence[Answers]) -> list[Finding]:
-        """What every attack on every surface says of a model beside these oracles."""
+        """What every attack on every surface says of a model compared with these oracles."""
         pairs = [
-            (surface, scorer)
+            (surface, attack)
             for surface in self.case.surfaces
-            for scorer in SCORERS
-            if usable(scorer, len(oracles))
+            for attack in ATTACKS
+            if attack.usable(len(oracles))
         ]
         return [self._finding(*pair, model, oracles, len(pairs)) for pair in pairs]
 
     def _finding(
         self,
         surface: Surface,
-        scorer: Scorer,
+        attack: Attack,
         model: Answers,
         oracles: Sequence[Answers],
         tests: int,
     ) -> Finding:
-        place, untouched = (scorer, surface.name), self.case.untouched
+        place, untouched = (attack, surface.name), self.case.untouched
         found = compare(
             self.book.folded(*place, model, oracles),
             self.book.of_oracles(*place, oracles),
@@ -114,7 +115,7 @@ class Examiner:
             worst=surface.worst,
             tests=tests,
         )
-        return Finding(surface.name, scorer.name, found)
+        return Finding(surface.name, attack.name, found)
 
     def judged(
         self,
@@ -124,15 +125,15 @@ class Examiner:
         held_out: Sequence[Verdict] = (),
         untested: Mapping[str, str] | None = None,
     ) -> Verdict:
-        """The verdict on a model, beside all oracles of the case unless others are given."""
-        beside = self.case.oracles if oracles is None else oracles
+        """The verdict on a model, against all oracles of the case unless others are given."""
+        against = self.case.oracles if oracles is None else oracles
         return judge(
-            self.findings(model, beside) if beside else [],
-            oracles=len(beside),
+            self.findings(model, against) if against else [],
+            oracles=len(against),
             target=self.case.target,
-            guard=self._guard(model, beside) if beside else None,
+            guard=self._guard(model, against) if against else None,
             ulira=ulira,
-            backdoor=self.backdoor(model, beside) if beside else None,
+            backdoor=self.backdoor(model, against) if against else None,
             held_out=held_out,
             untested=untested,
         )
@@ -143,23 +144,23 @@ class Examiner:
         reach = None if between is None else (between["kl"][0], between["kl"][1])
         return Guard(distance_figures(model, oracles, "test")[0], reach)
 
-    def backdoor(self, model: Answers, oracles: Sequence[Answers]) -> Backdoor | None:
+    def backdoor(self, model: Answers, oracles: Sequence[Answers]) -> TriggerFinding | None:
         """How often a planted trigger works; None where none was planted by a target."""
-        if self.case.exam.backdoor is None:
+        if self.case.samples.backdoor is None:
             return None
         untouched = self.case.untouched
-        return Backdoor(
+        return TriggerFinding(
             self.trigger_success(model),
             tuple(self.trigger_success(oracle) for oracle in oracles),
             None if untouched is None else self.trigger_success(untouched),
         )
 
     def trigger_success(self, model: Answers) -> Figure:
-        """Of the planted trigger, through the remaining clients' models; their mean."""
-        exam = self.case.exam
-        assert exam.backdoor is not None
+        """How often the planted trigger works through the remaining clients' models, averaged."""
+        samples = self.case.samples
+        assert samples.backdoor is not None
         found = [
-            backdoor_attack(logits, exam.population_labels, exam.backdoor.label)
+            backdoor_attack(logits, samples.labels.population, samples.backdoor.label)
             for logits in model.triggered.values()
         ]
         return averaged([figures[TRIGGER_SUCCESS.name] for figures in found])
@@ -194,7 +195,7 @@ class Examiner:
     def _noise(self, untouched: Answers) -> Control:
         """The untouched model with the least noise on its answers that hides what leaks."""
         margins = [
-            margin(view.members, self.case.exam.member_labels)
+            margin(view.members, view.labels.members)
             for views in untouched.views.values()
             for view in views
         ]

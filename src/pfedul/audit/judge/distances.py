@@ -1,4 +1,4 @@
-"""How far answers are from the oracles', beside how far two oracles are from each other."""
+"""How far answers are from the oracles', next to how far two oracles are from each other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.attacks import distance_attack
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.base import Figure, averaged
-from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE
-from pfedul.audit.evidence.measures import DRAWS
+from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE, distance_attack
+from pfedul.audit.attacks.intervals import DRAWS
 
 Row = dict[str, Any]
 
@@ -21,7 +20,7 @@ Row = dict[str, Any]
 def distances(
     candidate: Answers, oracles: Sequence[Answers], untouched: Answers | None
 ) -> list[Row]:
-    """Divergence and agreement with the oracles, beside that between two oracles."""
+    """Divergence and agreement with the oracles, next to that between two oracles."""
     return [
         {
             "samples": kind,
@@ -54,7 +53,7 @@ def distance_figures(
 
 
 def between_oracles(oracles: Sequence[Answers], kind: str) -> Row | None:
-    """The least and the largest distance between two oracles; None where there are no two."""
+    """The least and the largest distance between two oracles; None for fewer than two."""
     pairs = [distance_figures(one, [other], kind) for one, other in permutations(oracles, 2)]
     if not pairs:
         return None

@@ -1,12 +1,22 @@
-"""What a verdict is made from: comparisons by name, the check of honest answers, the backdoor."""
+"""A verdict, and what it is made from: tests by name, the check of honest answers, the trigger."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pfedul.audit.attacks.base import Figure
 from pfedul.audit.attacks.intervals import Interval
 from pfedul.audit.judge.paired_test import Comparison
+
+FORGOTTEN = "forgotten"
+PARTLY = "partly forgotten"
+NOT_FORGOTTEN = "not forgotten"
+OVER_FORGOTTEN = "over-forgotten"
+NOTHING_TO_FORGET = "nothing measurable to forget"
+NOT_ENOUGH = "not enough evidence"
+
+VERDICTS = (FORGOTTEN, PARTLY, NOT_FORGOTTEN, OVER_FORGOTTEN, NOTHING_TO_FORGET, NOT_ENOUGH)
+ACCUSATIONS = (PARTLY, NOT_FORGOTTEN, OVER_FORGOTTEN)
 
 TOLERATED_DISTANCE = 2.0
 """Times the largest distance between two oracles: a candidate further off answers oddly."""
@@ -44,7 +54,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Backdoor:
+class TriggerFinding:
     """How often the trigger works; only in runs that were trained with one."""
 
     candidate: Figure
@@ -67,3 +77,60 @@ class Backdoor:
 def ends(figure: Figure) -> Interval:
     """The interval of a figure; a figure without one is taken for exact."""
     return figure.interval if figure.interval is not None else (figure.value, figure.value)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of `VERDICTS`, and what to say about it.
+
+    `strayed` is the largest difference from the oracles that was held against the model.
+    """
+
+    verdict: str
+    sentence: str
+    reasons: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    strayed: float = field(default=0.0, compare=False)
+
+    @property
+    def title(self) -> str:
+        """The verdict in full."""
+        return f"{FORGOTTEN} (within the spread of retraining)" if passes(self) else self.verdict
+
+    def as_json(self) -> dict[str, str | list[str]]:
+        """As in the evidence document.
+
+        >>> Verdict("not enough evidence", "One oracle is too few.").as_json()["needed"]
+        []
+        """
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "reasons": list(self.reasons),
+            "limits": list(self.limits),
+            "needed": list(self.needed),
+        }
+
+
+def passes(verdict: Verdict, held_out: bool = False) -> bool:
+    """Was it shown to be forgotten? For a held-out oracle it is enough that there was nothing.
+
+    A held-out oracle never held anything of the target: where nothing can be measured
+    it was rightly not accused. A candidate without anything to measure showed nothing.
+
+    >>> passes(Verdict("nothing measurable to forget", ""))
+    False
+    >>> passes(Verdict("nothing measurable to forget", ""), held_out=True)
+    True
+    """
+    return verdict.verdict == FORGOTTEN or (held_out and verdict.verdict == NOTHING_TO_FORGET)
+
+
+def accuses(verdict: Verdict) -> bool:
+    """Was something held against the model? Lack of evidence is not an accusation.
+
+    >>> accuses(Verdict("over-forgotten", "")), accuses(Verdict("not enough evidence", ""))
+    (True, False)
+    """
+    return verdict.verdict in ACCUSATIONS

@@ -1,4 +1,4 @@
-"""One attack, one surface: is the candidate told from oracles, and from the untouched model?
+"""One attack, one surface: does the candidate differ from oracles, and from the untouched model?
 
 Every model is judged on the same samples, so differences are paired: E. R. DeLong, D. M.
 DeLong, D. L. Clarke-Pearson, "Comparing the areas under two or more correlated receiver
@@ -17,15 +17,15 @@ where `between` is the part of the oracles' own scatter that sampling does not e
 pooled with the guess that retrainings differ by 0.02 in AUC, a guess that weighs as much
 as two further oracles (as G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), moderates
 a variance of few values). The reach is Student's t with Satterthwaite's degrees of freedom, at
-the level 1 - 0.05 / tests (Bonferroni). A candidate is told from the oracles if the
+the level 1 - 0.05 / tests (Bonferroni). A candidate differs from the oracles if the
 interval excludes 0 *and* it lies further out than any oracle does from the others; an
 oracle's double is therefore never accused.
 
-Not to be told from the oracles is no merit of a test that sees little. So a candidate is
-"within" them only if it is also told from the untouched model, twice: it fell, on these
+Failing to reject is weak evidence if the test has low power. So a candidate is "within" the
+oracles only if it also differs from the untouched model, in two ways: its AUC fell, on these
 samples; and the interval of its difference from the oracles excludes a leak as large as the
-untouched model's. Without the second a candidate that kept half of a leak would pass
-many an audit of few samples. `bench/verdicts.py` shows by simulation what these rules
+untouched model's. Without the second, a candidate that kept half of a leak would pass many
+audits with few samples. `bench/verdicts.py` shows by simulation what these rules
 give, and what errors of samples alone would give.
 """
 
@@ -125,7 +125,7 @@ def compare(
     worst: bool = False,
     tests: int = 1,
 ) -> Comparison:
-    """The candidate beside oracles and, unless it is after the fact, the untouched model.
+    """The candidate compared with oracles and, unless it is after the fact, the untouched model.
 
     The statistic is the AUC, averaged over folds, then over views, or of the view with
     the highest if `worst`. `tests` is how many comparisons the whole audit makes. With a
@@ -183,7 +183,7 @@ class _Placed:
 
 @dataclass(frozen=True, eq=False)
 class _References:
-    """The oracles, and what can be told from them."""
+    """The oracles, and what follows from them."""
 
     oracles: tuple[_Placed, ...]
     tests: int
@@ -231,7 +231,7 @@ class _References:
 
 
 def _reduction(fallen: _Placed, tests: int) -> Figure:
-    """Of these two models, not of retrainings: sampling is its only error."""
+    """How far the AUC fell between these two models: sampling is its only error."""
     error = math.sqrt(fallen.variance)
     return _figure(REDUCTION, fallen.value, student_quantile(_quantile(tests), math.inf) * error)
 
@@ -244,7 +244,7 @@ def _finding(
     A reduction counts if it is beyond chance, beyond the spread of retraining and no
     mere trifle of the leak. Below the oracles samples stand out only where the attack,
     turned round, would find them: with the whole interval below 0.5. A head that a
-    target fitted to an oracle leaks by itself, and to leak less than that is no fault.
+    target fitted to an oracle leaks by itself, and leaking less than that is not a fault.
     """
     if _ends(auc)[1] < AUC.best and _stands_out(_negative(difference), spread):
         return "below"
@@ -276,7 +276,7 @@ def _ends(figure: Figure) -> Interval:
 
 
 def _placed(scores: Scores, worst: bool) -> _Placed:
-    """Placements averaged over folds and views; if `worst` those of the view that tells most.
+    """Placements averaged over folds and views; if `worst` those of the most revealing view.
 
     The error of a maximum is taken for that of the view where it is: rather too wide.
     """

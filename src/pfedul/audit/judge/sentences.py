@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.base import Figure
-from pfedul.audit.judge.findings import TOLERATED_DISTANCE, Backdoor, Finding, Guard, ends
+from pfedul.audit.judge.findings import (
+    FORGOTTEN,
+    NOT_ENOUGH,
+    NOT_FORGOTTEN,
+    NOTHING_TO_FORGET,
+    OVER_FORGOTTEN,
+    PARTLY,
+    TOLERATED_DISTANCE,
+    Finding,
+    Guard,
+    TriggerFinding,
+    ends,
+)
 from pfedul.audit.judge.paired_test import Comparison
+from pfedul.audit.judge.rules import FEWEST_ORACLES, STANDARD_ORACLES, Rules, samples_factor
 
 SURFACES: Mapping[str, str] = {
     "remaining": "the remaining clients' models",
@@ -14,11 +28,6 @@ SURFACES: Mapping[str, str] = {
     "stale": "the stale head",
     "probe": "a freshly trained head",
     "shared": "the shared model",
-}
-ATTACKS: Mapping[str, str] = {
-    "threshold": "loss threshold",
-    "logistic": "logistic attack",
-    "rmia": "RMIA",
 }
 MEANINGS: Mapping[str, str] = {
     "leak": "told from retraining",
@@ -50,7 +59,7 @@ def number(figure: Figure, decimals: int = 2) -> str:
     return f"{figure.value:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
-def auc_beside_retraining(comparison: Comparison) -> str:
+def auc_and_retraining(comparison: Comparison) -> str:
     """The candidate's AUC, the oracles', and the one before the removal if it is known."""
     words = f"AUC {number(comparison.candidate)} where retraining gives {retrained(comparison):.2f}"
     if comparison.untouched is not None:
@@ -77,15 +86,15 @@ def reason(finding: Finding) -> str:
     if found.finding == "within" and found.untouched is not None:
         meaning += ", but told from the model before the removal"
     return (
-        f"Through {surface(finding.surface)}, {ATTACKS.get(finding.attack, finding.attack)}: "
-        f"{auc_beside_retraining(found)}. Difference {number(found.difference, 3)}, "
+        f"Through {surface(finding.surface)}, {ATTACKS[finding.attack].title}: "
+        f"{auc_and_retraining(found)}. Difference {number(found.difference, 3)}, "
         f"corrected for the number of tests; one oracle lies up to {found.spread:.3f} "
         f"from the others: {meaning}."
     )
 
 
-def backdoor_reason(backdoor: Backdoor) -> str:
-    """The trigger's success, always beside the oracles'."""
+def backdoor_reason(backdoor: TriggerFinding) -> str:
+    """The trigger's success, always next to the oracles'."""
     highest = max(oracle.value for oracle in backdoor.oracles)
     words = {
         "leak": "it still works",
@@ -115,6 +124,112 @@ def guard_reason(guard: Guard) -> str:
 
 
 def ulira_reason(accuracy: Figure) -> str:
-    """Whether unlearned models as such can be told from retrained ones."""
+    """Whether unlearned models as such are distinguishable from retrained ones."""
     told = "told apart" if ends(accuracy)[0] > accuracy.metric.best else "not told apart"
     return f"U-LiRA accuracy {number(accuracy)}: unlearned and retrained models are {told}."
+
+
+def verdict_sentence(rules: Rules, verdict: str) -> str:
+    if rules.oracles < FEWEST_ORACLES or not rules.findings:
+        return (
+            f"With {_count(rules.oracles, 'oracle')} and {_count(len(rules.findings), 'test')} "
+            f"nothing can be said about {rules.target}."
+        )
+    by_check = verdict in (NOT_FORGOTTEN, PARTLY) and not rules.standing
+    main = _decided_by_a_check(rules) if by_check else _decided_by_attacks(rules, verdict)
+    return f"{main} {power(rules.strongest.comparison)}."
+
+
+def _decided_by_attacks(rules: Rules, verdict: str) -> str:
+    """What holds of the strongest test."""
+    found = rules.strongest
+    opening = _OPENINGS["false alarm" if verdict == NOT_ENOUGH and rules.fallen else verdict]
+    who = opening.format(through=surface(found.surface), whose=rules.target)
+    return f"{who}: {auc_and_retraining(found.comparison)}."
+
+
+def _decided_by_a_check(rules: Rules) -> str:
+    """What the attacks did not see: the trigger, noise or damage, and the unlearned model."""
+    if rules.backdoor is not None and rules.backdoor.finding == "leak":
+        reason = backdoor_reason(rules.backdoor)
+    elif rules.guard is not None and rules.guard.broken:
+        reason = guard_reason(rules.guard)
+    else:
+        assert rules.ulira is not None
+        reason = ulira_reason(rules.ulira)
+    return f"{reason} The attacks on {rules.target}'s samples alone do not show it."
+
+
+_OPENINGS = {
+    FORGOTTEN: "Through {through}, {whose}'s samples cannot be told from others any better "
+    "than after retraining",
+    PARTLY: "Through {through}, {whose}'s samples can still be told from others, though less "
+    "than before",
+    NOT_FORGOTTEN: "Through {through}, {whose}'s samples can still be told from others",
+    OVER_FORGOTTEN: "Through {through}, {whose}'s samples stand out as less familiar than they "
+    "are to a retrained model",
+    NOTHING_TO_FORGET: "Even before the removal {whose}'s samples could not be told from others "
+    "any better than after retraining, which is good to know; nearest to it came {through}",
+    NOT_ENOUGH: "The evidence does not decide whether {whose} is forgotten, least of all through "
+    "{through}",
+    "false alarm": "Something stands out about {whose}, but no more than about a retrained model "
+    "that was put to the same test; through {through}",
+}
+
+
+def reasons(rules: Rules) -> Iterable[str]:
+    yield from map(reason, rules.findings)
+    if rules.backdoor is not None:
+        yield backdoor_reason(rules.backdoor)
+    if rules.ulira is not None:
+        yield ulira_reason(rules.ulira)
+    if rules.guard is not None:
+        yield guard_reason(rules.guard)
+    if rules.held_out:
+        yield _held_out_reason(rules)
+
+
+def _held_out_reason(rules: Rules) -> str:
+    alarms = len(rules.false_alarms)
+    if not alarms:
+        return f"Of {_count(len(rules.held_out), 'held-out oracle')} none was accused."
+    strayed = max(alarm.strayed for alarm in rules.false_alarms)
+    return (
+        f"Of {_count(len(rules.held_out), 'held-out oracle')} {alarms} would have been accused, "
+        f"with differences of up to {strayed:.3f} in AUC: only what lies beyond that counts, and "
+        "no check that accuses an oracle."
+    )
+
+
+def limits(rules: Rules, untested: Mapping[str, str]) -> Iterable[str]:
+    yield (
+        "This is evidence about these attacks, these samples and these oracles, not a proof; "
+        "another attack may see more."
+    )
+    yield "It says nothing about backups, or about copies of models or data kept elsewhere."
+    yield f"The spread of retraining is known from {_count(rules.oracles, 'oracle')}" + (
+        "; with so few it is largely guessed." if rules.oracles < STANDARD_ORACLES else "."
+    )
+    if rules.findings and all(one.comparison.untouched is None for one in rules.findings):
+        yield "Without the model before the removal it is not known what there was to forget."
+    if rules.guard is None:
+        yield "Whether the answers to other people's samples are sound was not checked."
+    for name, why in untested.items():
+        yield f"Not tested: {surface(name)} ({why})."
+
+
+def needed(rules: Rules) -> Iterable[str]:
+    if not rules.findings:
+        yield "At least one attack on one surface that can be tested."
+    more = max(STANDARD_ORACLES, 2 * rules.oracles)
+    yield f"More oracles: {more} instead of {rules.oracles}."
+    factor = samples_factor(rules)
+    if factor > 1:
+        yield (
+            f"More samples of {rules.target} and of non-members: at least about {factor} times "
+            "as many."
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pfedul.base.registry import Registry
 from pfedul.data.datasets.base import DatasetKind
-from pfedul.data.datasets.cifar10 import CIFAR10
-from pfedul.data.datasets.cifar100 import CIFAR100
+from pfedul.data.datasets.cifar import CIFAR10, CIFAR100
 from pfedul.data.datasets.digits import DIGITS
 from pfedul.data.datasets.fashion_mnist import FASHION_MNIST
 from pfedul.data.datasets.femnist import FEMNIST
 from pfedul.data.datasets.npz import NPZ
 
 DATASETS: Registry[DatasetKind] = Registry(
-    "data set", DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, NPZ
+    "data set", DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, NPZ, group="pfedul.datasets"
 )

@@ -1,9 +1,9 @@
-"""What CIFAR-10 and CIFAR-100 share: records of labels and 3 x 32 x 32 points, in two versions.
+"""CIFAR-10 and CIFAR-100: records of labels and 3 x 32 x 32 points, in two versions.
 
 A. Krizhevsky (2009), "Learning Multiple Layers of Features from Tiny Images".
 The binary version is a row of records: one or two label bytes and 3,072 bytes
 of points (red, green, blue planes). The Python version is a pickled dictionary
-of the same. Any whole number of records is accepted, so that parts of the
+of the same. Any whole number of records is accepted, so parts of the
 official files can be used.
 """
 
@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind
-from pfedul.data.datasets.contents import contents
-from pfedul.data.datasets.files import Layout, SearchPath, Wanted, find
-from pfedul.data.datasets.images import images_from_bytes
+from pfedul.data.datasets.files import Layout, SearchPath, Wanted, contents, find, images_from_bytes
 from pfedul.data.datasets.pickles import PickledArray, read_plain_pickle
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
@@ -99,7 +97,7 @@ def _from_binary(name: str, content: bytes, kind: CifarKind) -> Records:
     size = kind.label_bytes + PIXELS
     if not content or len(content) % size:
         raise PfedulError(
-            f"The file {name} has {len(content)} bytes, which is no whole number of "
+            f"The file {name} has {len(content)} bytes, not a whole number of "
             f"{kind.wanted.name} records of {size} bytes; fetch it again."
         )
     table = np.frombuffer(content, np.uint8).reshape(-1, size)
@@ -128,3 +126,49 @@ def _values(entry: Any) -> np.ndarray[Any, np.dtype[Any]]:
         return entry.values
     is_list = isinstance(entry, list) and all(type(item) is int for item in entry)
     return np.array(entry if is_list else [], dtype=np.int64)
+
+
+CIFAR10_FILES = CifarKind(
+    classes=10,
+    label_bytes=1,
+    label_key="labels",
+    train="data_batch_[1-5]",
+    test="test_batch",
+    # Mean and deviation of the full official training part, as widely published.
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+    wanted=Wanted(
+        name="cifar10",
+        files=(
+            "cifar-10-binary.tar.gz or cifar-10-python.tar.gz, "
+            "or their data_batch_* and test_batch files"
+        ),
+        published=PUBLISHED,
+        layouts=layouts("cifar-10", "cifar-10-batches-bin", "data_batch_[1-5]", "test_batch"),
+    ),
+)
+
+
+CIFAR10 = dataset_kind(CIFAR10_FILES, "60,000 colour images, 32 x 32 points; 10 classes")
+
+
+CIFAR100_FILES = CifarKind(
+    classes=100,
+    # The coarse label comes first and is not used; the fine one is the label.
+    label_bytes=2,
+    label_key="fine_labels",
+    train="train",
+    test="test",
+    # Mean and deviation of the full official training part, as widely published.
+    mean=(0.5071, 0.4865, 0.4409),
+    std=(0.2673, 0.2564, 0.2762),
+    wanted=Wanted(
+        name="cifar100",
+        files="cifar-100-binary.tar.gz or cifar-100-python.tar.gz, or their train and test files",
+        published=PUBLISHED,
+        layouts=layouts("cifar-100", "cifar-100-binary", "train", "test"),
+    ),
+)
+
+
+CIFAR100 = dataset_kind(CIFAR100_FILES, "60,000 colour images, 32 x 32 points; 100 classes")

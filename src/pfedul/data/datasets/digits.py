@@ -12,10 +12,8 @@ import torch
 
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind
-from pfedul.data.datasets.files import SearchPath
-from pfedul.data.datasets.images import normalised
-from pfedul.data.samples import tensor_samples
-from pfedul.data.split import stratified_split
+from pfedul.data.datasets.files import SearchPath, normalised
+from pfedul.data.samples import stratified_split, tensor_samples
 
 CLASSES = 10
 LARGEST_VALUE = 16.0
@@ -25,7 +23,7 @@ MEAN, STD = (0.5,), (0.5,)
 
 def load(_search: SearchPath, _options: NoOptions) -> Dataset:
     """The digits, split 80/20 in the same way every time."""
-    # Imported here, for it takes a second that only those who use it should wait.
+    # Imported here because it takes a second.
     from sklearn.datasets import load_digits
 
     points, labels = load_digits(return_X_y=True)

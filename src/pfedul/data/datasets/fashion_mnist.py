@@ -1,23 +1,28 @@
 """Fashion-MNIST: 70,000 grey images of clothes, 28 x 28 points, 10 classes.
 
 H. Xiao, K. Rasul, R. Vollgraf (2017), "Fashion-MNIST: a Novel Image Dataset for
-Benchmarking Machine Learning Algorithms"; published by Zalando Research.
+Benchmarking Machine Learning Algorithms"; published by Zalando Research. The files are in
+the idx format of MNIST: two zero bytes, one byte for the type of the values, one for the
+number of dimensions, each dimension as a big-endian 32-bit number, the values.
 """
 
 from __future__ import annotations
 
+import gzip
+import zlib
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind
-from pfedul.data.datasets.contents import contents
-from pfedul.data.datasets.files import Layout, SearchPath, Wanted, find
-from pfedul.data.datasets.idx import read_idx
-from pfedul.data.datasets.images import images_from_bytes
+from pfedul.data.datasets.files import Layout, SearchPath, Wanted, contents, find, images_from_bytes
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
 
+GZIP_START = b"\x1f\x8b"
+UNSIGNED_BYTE = 8  # how an idx file calls its type of values
 CLASSES = 10
 SIDE = 28
 # Mean and deviation of the full official training part, as widely published.
@@ -67,3 +72,25 @@ FASHION_MNIST = DatasetKind(
     licence="MIT",
     load=load,
 )
+
+
+def read_idx(name: str, content: bytes, dimensions: int) -> NDArray[np.uint8]:
+    """The array in an idx file, plain or gzipped."""
+    plain = _unzipped(name, content)
+    header = 4 + 4 * dimensions
+    if plain[:4] != bytes([0, 0, UNSIGNED_BYTE, dimensions]) or len(plain) < header:
+        raise PfedulError(f"The file {name} is not an idx file of bytes; fetch the official one.")
+    shape = tuple(int(size) for size in np.frombuffer(plain, ">u4", dimensions, 4))
+    values = np.frombuffer(plain, np.uint8, offset=header)
+    if len(values) != np.prod(shape, dtype=np.int64):
+        raise PfedulError(f"The file {name} is cut short or too long; fetch it again.")
+    return values.reshape(shape)
+
+
+def _unzipped(name: str, content: bytes) -> bytes:
+    if not content.startswith(GZIP_START):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        raise PfedulError(f"The file {name} is damaged or incomplete; fetch it again.") from None

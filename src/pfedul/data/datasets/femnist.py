@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
-from pfedul.data.datasets.contents import contents
-from pfedul.data.datasets.files import Layout, SearchPath, Wanted, find
-from pfedul.data.datasets.images import normalised
+from pfedul.data.datasets.files import Layout, SearchPath, Wanted, contents, find, normalised
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
 
 CLASSES = 62
 PIXELS = 28 * 28
 # Mean and deviation of the whole set, as widely published (0.9637 with white = 1).
-# Paper is turned to 0 and ink to 1, so that padding by zeros looks like paper.
+# Paper is turned to 0 and ink to 1, so padding by zeros looks like paper.
 MEAN, STD = (1 - 0.9637,), (0.1597,)
 
 WANTED = Wanted(

@@ -1,4 +1,4 @@
-"""Where the files of a data set are looked for, and what is said when they are not there.
+"""Files of data sets: where they are looked for, their bytes, and pixels as model inputs.
 
 Nothing is ever downloaded: users fetch the official files from their publisher
 and say where they are. A root may be the folder of the files itself or its
@@ -8,13 +8,21 @@ parent, and an official .tar.gz is read as it is, without unpacking it to disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from pfedul.errors import PfedulError
 
 ENVIRONMENT_VARIABLE = "PFEDUL_DATA"
+BYTE_RANGE = 255.0
 
 
 @dataclass(frozen=True)
@@ -92,3 +100,77 @@ def _looked(search: SearchPath) -> str:
     if not search.roots:
         return "no folder was named to look for them in"
     return f"they were not found in {' or '.join(str(root) for root in search.roots)}"
+
+
+def contents(found: Found) -> Iterator[tuple[str, bytes]]:
+    """Name and bytes of every file that the layout asks for, one at a time."""
+    if found.path.is_dir():
+        yield from _from_folder(found)
+    else:
+        yield from _from_archive(found)
+
+
+def _from_folder(found: Found) -> Iterator[tuple[str, bytes]]:
+    for pattern in found.layout.patterns:
+        for path in sorted(found.path.glob(pattern)):
+            if path.is_file():
+                yield path.relative_to(found.path).as_posix(), _read(path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PfedulError(f"The file {path} cannot be read: {error.strerror}.") from None
+
+
+def _from_archive(found: Found) -> Iterator[tuple[str, bytes]]:
+    """One pass through the archive, since going back would unzip it again."""
+    missing = set(found.layout.patterns)
+    try:
+        with tarfile.open(found.path, "r|*") as archive:
+            for member in archive:
+                pattern = _wanted_by(member, found)
+                if pattern and (stream := archive.extractfile(member)):
+                    missing.discard(pattern)
+                    yield _short_name(member.name, pattern), stream.read()
+    except (tarfile.TarError, zlib.error, EOFError, OSError):
+        raise PfedulError(
+            f"The archive {found.path} is damaged or incomplete; fetch it again."
+        ) from None
+    if missing:
+        lacks = " and ".join(sorted(missing))
+        raise PfedulError(f"The archive {found.path} holds no {lacks}; fetch the official one.")
+
+
+def _wanted_by(member: tarfile.TarInfo, found: Found) -> str:
+    path = PurePosixPath(member.name)
+    return next((p for p in found.layout.patterns if member.isfile() and path.match(p)), "")
+
+
+def _short_name(name: str, pattern: str) -> str:
+    """The name as it would be in the unpacked folder."""
+    return "/".join(PurePosixPath(name).parts[-len(PurePosixPath(pattern).parts) :])
+
+
+def images_from_bytes(
+    pixels: NDArray[np.uint8], mean: Sequence[float], std: Sequence[float]
+) -> Tensor:
+    """Images [n, channels, height, width] of 0..255, centred and scaled per channel.
+
+    By published constants, never by those of the loaded data: they would carry a trace of
+    every client's samples, also of a client that asks to be forgotten.
+    """
+    images = pixels.astype(np.float32)
+    images /= np.float32(BYTE_RANGE)
+    return normalised(images, mean, std)
+
+
+def normalised(images: NDArray[np.float32], mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Images [n, channels, height, width] of 0..1, centred and scaled per channel."""
+    shift = np.asarray(mean, dtype=np.float32).reshape(1, -1, 1, 1)
+    scale = np.asarray(std, dtype=np.float32).reshape(1, -1, 1, 1)
+    # In place from here on: a full set of colour images takes most of a gigabyte.
+    inputs = images - shift
+    inputs /= scale
+    return torch.from_numpy(inputs)

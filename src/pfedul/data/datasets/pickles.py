@@ -81,7 +81,7 @@ def _encoded(text: str, _codec: str) -> bytes:
     return text.encode("latin1")
 
 
-# `numpy.ndarray` itself is only ever an argument, so a word that nobody can call will do.
+# `numpy.ndarray` itself is only ever an argument, so a word that cannot be called will do.
 _STAND_INS: dict[tuple[str, str], object] = {
     ("numpy", "ndarray"): "ndarray",
     ("numpy", "dtype"): PickledDtype,

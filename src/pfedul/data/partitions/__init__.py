@@ -12,7 +12,14 @@ from pfedul.data.partitions.pathological import PATHOLOGICAL
 from pfedul.data.partitions.rare_class import RARE_CLASS
 
 PARTITIONS: Registry[PartitionKind] = Registry(
-    "partition", DIRICHLET, IID, PATHOLOGICAL, NATURAL, IMBALANCED, RARE_CLASS
+    "partition",
+    DIRICHLET,
+    IID,
+    PATHOLOGICAL,
+    NATURAL,
+    IMBALANCED,
+    RARE_CLASS,
+    group="pfedul.partitions",
 )
 
 __all__ = ["PARTITIONS", "PartitionKind"]

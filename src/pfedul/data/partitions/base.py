@@ -13,14 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfedul.base.randomness import numpy_generator
-from pfedul.data.client_ids import numbered_ids
+from pfedul.data.checks import numbered_ids
 from pfedul.data.datasets.base import Dataset
-from pfedul.data.partitions.deal import Indices, Shares, deal
+from pfedul.data.samples import Indices
 from pfedul.errors import PfedulError
 
 CLIENTS_UNLESS_SAID = 10
+
+Shares = NDArray[np.float64]
+"""The fraction of each class (row) that each client (column) gets."""
 
 
 @dataclass(frozen=True)
@@ -71,3 +75,37 @@ def _check_enough_samples(dataset: Dataset, clients: int) -> None:
             f"There are {clients} clients but only {len(dataset.train)} training samples; "
             "ask for fewer clients."
         )
+
+
+def deal(labels: NDArray[np.int64], shares: Shares, rng: np.random.Generator) -> list[Indices]:
+    """For each client the indices of its samples, at most one client for each sample.
+
+    `shares[c, k]` is the fraction of class c that client k gets; rows sum to at
+    most 1; if they sum to 1, no sample is left over. A client that lost by rounding in one
+    class is first to gain in the next: otherwise the same clients would lose in every class,
+    and get no samples at all where there are few.
+    """
+    hands: list[list[Indices]] = [[] for _ in range(shares.shape[1])]
+    owed = np.zeros(shares.shape[1])
+    for label, row in enumerate(shares):
+        shuffled = rng.permutation(np.flatnonzero(labels == label))
+        counts = whole_counts(row * len(shuffled), owed)
+        owed += row * len(shuffled) - counts
+        # Samples after the last cut are left over.
+        for hand, piece in zip(hands, np.split(shuffled, np.cumsum(counts)), strict=False):
+            hand.append(piece)
+    return [np.sort(np.concatenate(hand)) for hand in hands]
+
+
+def whole_counts(ideal: Shares, owed: Shares) -> Indices:
+    """`ideal` each rounded down or up, keeping the sum; up where most is owed.
+
+    >>> whole_counts(np.array([1.5, 1.5, 0.0]), np.array([0.0, 0.2, 0.9])).tolist()
+    [1, 2, 0]
+    """
+    counts = np.floor(ideal).astype(np.int64)
+    part = ideal - counts
+    # A client without a share of a class gets none of it, however much it is owed.
+    most_owed_first = np.argsort(np.where(part > 0, -(part + owed), np.inf), kind="stable")
+    counts[most_owed_first[: round(ideal.sum()) - counts.sum()]] += 1
+    return counts

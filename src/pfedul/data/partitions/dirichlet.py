@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfedul.base.options import option
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 
 # Below this one client gets a whole class anyway, and logarithms would overflow.
 _SMALLEST_ALPHA = 1e-9
@@ -39,9 +38,8 @@ def shares(
 def draw_shares(classes: int, clients: int, rng: np.random.Generator, alpha: float) -> Shares:
     """Rows that sum to 1, each a symmetric Dirichlet draw.
 
-    Drawn in logarithms, for with a small alpha every gamma draw may be too
-    small for a float, and 0/0 is not a share: a Gamma(a) draw is a
-    Gamma(a + 1) draw times a uniform one to the power of 1/a.
+    Drawn in logarithms: with a small alpha every gamma draw may underflow, and 0/0 is not a
+    share. A Gamma(a) draw is a Gamma(a + 1) draw times a uniform one to the power of 1/a.
     """
     concentration = max(alpha, _SMALLEST_ALPHA)
     gamma = rng.standard_gamma(concentration + 1, (classes, clients))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pfedul.base.registry import NoOptions
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 
 
 def shares(classes: int, clients: int, _rng: np.random.Generator, _options: NoOptions) -> Shares:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfedul.base.options import option
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 from pfedul.data.partitions.dirichlet import draw_shares
 from pfedul.errors import PfedulError
 

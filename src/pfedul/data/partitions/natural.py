@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from pfedul.base.randomness import numpy_generator
 from pfedul.base.registry import NoOptions
-from pfedul.data.client_ids import clean_id
+from pfedul.data.checks import clean_id
 from pfedul.data.datasets.base import Dataset, Owners
 from pfedul.data.partitions.base import ClientIndices, Holdings, PartitionKind
-from pfedul.data.partitions.deal import Indices
+from pfedul.data.samples import Indices
 from pfedul.errors import PfedulError
 
 

@@ -2,8 +2,8 @@
 
 After B. McMahan et al. (2017), "Communication-Efficient Learning of Deep
 Networks from Decentralized Data", whose clients get two shards of data sorted
-by label. Here a client gets exactly `classes_per_client` classes, all classes
-have as many holders give or take one, and holders share a class evenly. With
+by label. Here a client gets exactly `classes_per_client` classes, the
+numbers of holders of two classes differ by one at most, and holders share a class evenly. With
 fewer places than classes, some classes have no holder and are not used.
 """
 
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedul.base.options import option
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 from pfedul.errors import PfedulError
 
 

@@ -1,6 +1,6 @@
 """One client holds most of a few classes; everything else is dealt with label skew.
 
-It shows what forgetting costs when the client that leaves knew what nobody else does.
+It shows what forgetting costs when the client that leaves knew something unique.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfedul.base.options import option
-from pfedul.data.partitions.base import PartitionKind, by_shares
-from pfedul.data.partitions.deal import Shares
+from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 from pfedul.data.partitions.dirichlet import draw_shares
 from pfedul.data.partitions.imbalanced import first_client_shares
 from pfedul.errors import PfedulError

@@ -19,7 +19,7 @@ from pfedul.base.tensorfile import as_hash, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.engine.flower.wire import (
     MESSAGE_TYPES,
-    Order,
+    NodeOrder,
     clean_text,
     open_reply,
     pack_order,
@@ -106,7 +106,7 @@ class FlowerEngine:
         locate_personal: LocatePersonal,
     ) -> Message:
         path = locate_personal(client)
-        order = Order(
+        order = NodeOrder(
             task,
             client,
             self._about.federation,
@@ -124,7 +124,7 @@ class FlowerEngine:
 
 
 class Exchange:
-    """Messages that were sent; replies are fetched one at a time, so that memory holds but one."""
+    """Messages that were sent; replies are fetched one at a time, to hold only one in memory."""
 
     def __init__(
         self, grid: Grid, messages: Mapping[str, Message], deadline: float, traffic: Traffic

@@ -22,7 +22,7 @@ from pfedul.base.tensors import Tensors
 from pfedul.client import Scratch, perform
 from pfedul.engine.flower.wire import MESSAGE_TYPES, open_order, pack_reply, pack_words
 from pfedul.engine.messages import Setup
-from pfedul.engine.sharedbuffer import Layout, Place, SharedBuffer
+from pfedul.engine.sharedbuffer import Place, Places, SharedBuffer
 from pfedul.engine.worker import failure, set_up
 from pfedul.protocol import Workbench
 
@@ -42,7 +42,7 @@ class StoredBuffer:
     def __init__(self, memory: npt.NDArray[np.uint8]) -> None:
         self._memory = memory
 
-    def read(self, layout: Layout) -> Tensors:
+    def read(self, layout: Places) -> Tensors:
         return {name: self._view(place) for name, place in layout.items()}
 
     def _view(self, place: Place) -> torch.Tensor:

@@ -47,7 +47,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Job:
+class SimulationJob:
     """A task for clients; `personal` are the files of their personal tensors."""
 
     task: Task
@@ -142,7 +142,7 @@ def await_ready(simulator: Simulator) -> None:
     receive(simulator)
 
 
-def send(simulator: Simulator, message: Start | Job) -> None:
+def send(simulator: Simulator, message: Start | SimulationJob) -> None:
     """Say something; an end of the simulator is noticed by `receive`."""
     with suppress(OSError):
         simulator.line.send(message)

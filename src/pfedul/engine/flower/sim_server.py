@@ -1,6 +1,6 @@
 """The process in which Flower's simulation and its Ray live for the `flower-simulation` engine.
 
-Started as `python -m pfedul.flower.simulation_server`. Flower's server takes jobs from the
+Started as `python -m pfedul.engine.flower.sim_server`. Flower's server takes jobs from the
 engine, sends them out over Flower's grid and hands the replies back in order.
 """
 
@@ -14,8 +14,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,10 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from pfedul.engine.flower.sim_client import client_app
-from pfedul.engine.flower.sim_desk import PULL_SECONDS, Desk, failure_in, room_for
-from pfedul.engine.flower.sim_process import CLUSTER, Job, Packed, Ready, Start
-from pfedul.engine.flower.wire import MESSAGE_TYPES
+from pfedul.base.tensorfile import decode, encode, read_file
+from pfedul.engine.flower.sim_client import FAILURE, client_app
+from pfedul.engine.flower.sim_process import CLUSTER, Packed, Ready, SimulationJob, Start
+from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, open_reply, open_words, pack_order
 from pfedul.engine.messages import Failure
 from pfedul.engine.processes import ATTEMPTS
 from pfedul.engine.sharedbuffer import Place, SharedBuffer
@@ -42,6 +44,15 @@ ACTOR: dict[str, Any] = {
     "max_task_retries": ATTEMPTS - 1,
 }
 """Ray's options of a worker process. One that dies is replaced and its work done again."""
+
+PULL_SECONDS = 0.02
+"""Flower's in-memory grid has to be asked again and again."""
+
+ROOM_BYTES = 256 * 2**20
+"""How much of the messages may be under way, once every worker has its work."""
+
+DEATHS = ("ActorDied", "ActorUnavailable", "OutOfMemory", "WorkerCrashed")
+"""Ray's names for the end of a worker process."""
 
 _untyped_ray: Any = ray
 _ENDING = threading.Lock()
@@ -124,7 +135,7 @@ def serve_jobs(grid: Grid, line: Line, start: Start) -> None:
     line.send(greet(grid, nodes[start.clients[0]]))
     cpus = count_cpus()
     while True:
-        job: Job = line.receive()
+        job: SimulationJob = line.receive()
         for answer in Desk(grid, nodes, job, room_for(job, cpus)).answers():
             line.send(answer)
 
@@ -137,10 +148,85 @@ def await_nodes(grid: Grid, clients: tuple[str, ...]) -> dict[str, int]:
 
 
 def greet(grid: Grid, node: int) -> Ready | Failure:
-    """Have one worker set up, so that what is wrong with all of them is known at once."""
+    """Have one worker set up, so a fault that all of them have is known at once."""
     message = Message(RecordDict(), node, MESSAGE_TYPES["hello"])
     [reply] = grid.send_and_receive([message])
     return failure_in(reply, "Setting up the model and the data") or Ready()
+
+
+class Desk:
+    """Sends one job's orders out over Flower's grid and gathers the replies."""
+
+    def __init__(self, grid: Grid, nodes: dict[str, int], job: SimulationJob, room: int) -> None:
+        self._grid, self._nodes, self._job, self._room = grid, nodes, job, room
+        self._shared = decode(job.shared)
+        self._waiting = deque(zip(job.clients, job.personal, strict=True))
+        self._sent: dict[str, str] = {}
+        self._done: dict[str, Packed | Failure] = {}
+
+    def answers(self) -> Iterator[Packed | Failure]:
+        """One for each client, in the order of the job."""
+        for client in self._job.clients:
+            while client not in self._done:
+                self._give_out()
+                self._collect()
+            yield self._done.pop(client)
+
+    def _give_out(self) -> None:
+        """Orders, as far as there is room for them and their replies."""
+        while self._waiting and len(self._sent) + len(self._done) < self._room:
+            client, file = self._waiting.popleft()
+            personal = {} if file is None else read_file(file)
+            order = NodeOrder(self._job.task, client, shared=self._shared, personal=personal)
+            message_type = MESSAGE_TYPES[order.task.action]
+            [number] = self._grid.push_messages(
+                [Message(pack_order(order), self._nodes[client], message_type)]
+            )
+            self._sent[number] = client
+
+    def _collect(self) -> None:
+        replies = list(self._grid.pull_messages(self._sent))
+        for message in replies:
+            client = self._sent.pop(message.metadata.reply_to_message_id)
+            self._done[client] = opened(message, client)
+        if not replies:
+            time.sleep(PULL_SECONDS)
+
+
+def opened(message: Message, client: str) -> Packed | Failure:
+    """What a message holds: a reply, or a failure in its place."""
+    found = failure_in(message, f"The work for {client}")
+    if found is not None:
+        return found
+    reply = open_reply(message.content)
+    tensors = encode(reply.shared), encode(reply.personal)
+    return Packed(replace(reply, shared={}, personal={}), *tensors)
+
+
+def failure_in(message: Message, what: str) -> Failure | None:
+    """The client's own failure, or one of Flower or Ray."""
+    if message.has_error():
+        return explained(message.error.reason or "no reason given", what)
+    if FAILURE in message.content:
+        return Failure(**open_words(FAILURE, message.content))
+    return None
+
+
+def explained(reason: str, what: str) -> Failure:
+    """A worker process that died again and again gets a sentence, anything else its trace."""
+    sentence = (
+        f"{what} ended its worker process {ATTEMPTS} times (killed: is there enough memory?); "
+        "try fewer --workers, or --engine inline to see the cause."
+    )
+    died = any(sign in reason for sign in DEATHS)
+    return Failure(what, sentence if died else None, reason)
+
+
+def room_for(job: SimulationJob, cpus: int) -> int:
+    """Messages that may be under way: every worker's next one, and more if they are small."""
+    files = [file.stat().st_size for file in job.personal if file is not None]
+    largest = len(job.shared) + max(files, default=0)
+    return max(2 * cpus, ROOM_BYTES // largest)
 
 
 def end_with(lifeline: int, folder: Path) -> None:
@@ -173,7 +259,7 @@ def remove_after_us(folder: Path) -> int:
     """Have the folder removed when this process ends, even if a dying Ray takes it along.
 
     Returns the descriptor whose closing tells that we have ended. The process that
-    waits for it is no child of ours, as `end` waits for all of those.
+    waits for it is not our child, because `end` waits for all of those.
     """
     told, ours = os.pipe()
     script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'

@@ -1,6 +1,6 @@
 """The engine that simulates many clients on Flower's simulation, which runs on Ray.
 
-Flower and Ray live in a process of their own (`pfedul.flower.simulation_server`).
+Flower and Ray live in a process of their own (`sim_server`).
 Both change much that is global (loggers, signals, the one Ray of a process) and
 neither can be stopped in the middle of a task; a process can.
 """
@@ -14,10 +14,10 @@ import torch
 
 from pfedul.base.tensorfile import decode, encode
 from pfedul.base.tensors import Tensors
-from pfedul.engine.flower.extra import require_flower
+from pfedul.engine.flower import require_flower
 from pfedul.engine.flower.sim_process import (
-    Job,
     Packed,
+    SimulationJob,
     Simulator,
     Start,
     await_ready,
@@ -55,7 +55,7 @@ class FlowerSimulationEngine:
     ) -> Generator[Reply, None, None]:
         """Hand the whole task over; the simulator hands the replies back in order."""
         files = tuple(locate_personal(client) for client in clients)
-        job = Job(task, tuple(clients), files, encode(shared))
+        job = SimulationJob(task, tuple(clients), files, encode(shared))
         awaited = len(clients)
         try:
             simulator = self._started()

@@ -34,7 +34,7 @@ _STYPE = "safetensors"
 
 
 @dataclass(frozen=True)
-class Order:
+class NodeOrder:
     """What a client is asked to do, and on what.
 
     `base` is the SHA-256 of the personal tensors that it starts from and holds
@@ -53,10 +53,10 @@ class Order:
     data_sha256: str | None = None
 
 
-def pack_order(order: Order, shared: ArrayRecord | None = None) -> RecordDict:
+def pack_order(order: NodeOrder, shared: ArrayRecord | None = None) -> RecordDict:
     """An order as the content of a message.
 
-    `shared`: the shared tensors, packed already, so that orders to many clients hold
+    `shared`: the shared tensors, packed already, so orders to many clients hold
     one copy of them.
     """
     words = {
@@ -73,13 +73,13 @@ def pack_order(order: Order, shared: ArrayRecord | None = None) -> RecordDict:
     return content
 
 
-def open_order(content: RecordDict) -> Order:
+def open_order(content: RecordDict) -> NodeOrder:
     """The inverse of `pack_order`."""
     words, tensors = _open("order", content)
     task = words.pop("task")
     how = task.pop("recalibration")
     recalibration = None if how is None else Recalibration(**how)
-    return Order(task=Task(**task, recalibration=recalibration), **words, **tensors)
+    return NodeOrder(task=Task(**task, recalibration=recalibration), **words, **tensors)
 
 
 def pack_reply(reply: Reply) -> RecordDict:

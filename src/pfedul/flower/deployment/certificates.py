@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pfedul.flower.deployment.files import PRIVATE, write
-from pfedul.flower.deployment.layout import Layout
+from pfedul.flower.deployment.layout import DeploymentPaths
 
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 825
@@ -29,7 +29,7 @@ class Authority:
     key: ec.EllipticCurvePrivateKey
 
 
-def open_authority(layout: Layout) -> Authority:
+def open_authority(layout: DeploymentPaths) -> Authority:
     """The deployment's authority, made at the first call."""
     if not (layout.authority.is_file() and layout.authority_key.is_file()):
         authority = new_authority()
@@ -57,7 +57,7 @@ def new_authority() -> Authority:
     return Authority(builder.sign(key, hashes.SHA384()), key)
 
 
-def issue_server_certificate(layout: Layout, hosts: Iterable[str]) -> None:
+def issue_server_certificate(layout: DeploymentPaths, hosts: Iterable[str]) -> None:
     """A fresh key and certificate for the server, under the names it is reached by."""
     authority = open_authority(layout)
     key = ec.generate_private_key(ec.SECP384R1())
@@ -86,7 +86,7 @@ def _server_certificate(
     return builder.sign(authority.key, hashes.SHA384())
 
 
-def make_node_key(layout: Layout, client: str) -> None:
+def make_node_key(layout: DeploymentPaths, client: str) -> None:
     """A key pair for a client's node, in OpenSSH's form, which Flower reads."""
     key = ec.generate_private_key(ec.SECP384R1())
     encoding, form = serialization.Encoding, serialization.PrivateFormat
@@ -96,7 +96,7 @@ def make_node_key(layout: Layout, client: str) -> None:
     write(layout.public_key(client), public + f" {client}\n".encode())
 
 
-def node_key(layout: Layout, client: str) -> ec.EllipticCurvePrivateKey:
+def node_key(layout: DeploymentPaths, client: str) -> ec.EllipticCurvePrivateKey:
     """The private key of a client's node."""
     data = layout.key(client).read_bytes()
     return _elliptic(serialization.load_ssh_private_key(data, password=None))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.environment import LOOPBACK, address, program, reachable
-from pfedul.flower.deployment.layout import Layout
-from pfedul.flower.deployment.record import Record
+from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.deployment.processes import DeploymentRecord
 
 
-def server_command(layout: Layout, record: Record) -> list[str]:
+def server_command(layout: DeploymentPaths, record: DeploymentRecord) -> list[str]:
     """How the server is started."""
     return [
         program("flower-superlink"),
@@ -23,7 +23,9 @@ def server_command(layout: Layout, record: Record) -> list[str]:
     ]
 
 
-def node_command(layout: Layout, record: Record, name: str, port: int) -> list[str]:
+def node_command(
+    layout: DeploymentPaths, record: DeploymentRecord, name: str, port: int
+) -> list[str]:
     """How a client's node is started."""
     return [
         program("flower-supernode"),
@@ -36,7 +38,7 @@ def node_command(layout: Layout, record: Record, name: str, port: int) -> list[s
     ]
 
 
-def node_config(layout: Layout, record: Record, name: str) -> str:
+def node_config(layout: DeploymentPaths, record: DeploymentRecord, name: str) -> str:
     """What the client's side of the app reads: who it is, its own folder, where its data is."""
     words = {"client": name, "folder": str(layout.node(name))}
     if record.data_root is not None:

@@ -25,7 +25,7 @@ NoAnswer = httpx.HTTPError
 
 
 @dataclass(frozen=True)
-class Node:
+class KnownNode:
     """A node as the server knows it."""
 
     id: int
@@ -34,27 +34,27 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Server:
+class Superlink:
     """Where the server is, and who vouches for it."""
 
     address: str
     authority: Path
 
 
-def nodes(server: Server) -> dict[bytes, Node]:
+def nodes(server: Superlink) -> dict[bytes, KnownNode]:
     """All nodes that were ever registered, by their public keys."""
     with _client(ControlHttpClient, server) as client:
         found = client.ListNodes(ListNodesRequest()).nodes_info
-    return {item.public_key: Node(item.node_id, item.name, item.status) for item in found}
+    return {item.public_key: KnownNode(item.node_id, item.name, item.status) for item in found}
 
 
-def register(server: Server, public_key: bytes, name: str) -> None:
+def register(server: Superlink, public_key: bytes, name: str) -> None:
     """Let the node with this key in."""
     with _client(ControlHttpClient, server) as client:
         client.RegisterNode(RegisterNodeRequest(public_key=public_key, name=name))
 
 
-def sign_off(server: Server, node: Node, key: ec.EllipticCurvePrivateKey) -> None:
+def sign_off(server: Superlink, node: KnownNode, key: ec.EllipticCurvePrivateKey) -> None:
     """Say in a node's name that it is offline.
 
     A node that was killed counts as online for another minute, and as long as it
@@ -65,7 +65,7 @@ def sign_off(server: Server, node: Node, key: ec.EllipticCurvePrivateKey) -> Non
 
 
 @contextmanager
-def _client(kind: Any, server: Server, *interceptors: object) -> Iterator[Any]:
+def _client(kind: Any, server: Superlink, *interceptors: object) -> Iterator[Any]:
     with _past_proxies():
         authority = server.authority.read_bytes()
         client = kind.from_server_address(server.address, False, authority, interceptors)

@@ -1,14 +1,14 @@
-"""Ends what `up` has started, and nothing else."""
+"""Ends what `up` has started, and nothing else; then frees the database of deleted messages."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from pfedul.flower.deployment.database import scrub
 from pfedul.flower.deployment.layout import SUPERLINK, alone, existing_layout
-from pfedul.flower.deployment.processes import Process, end
-from pfedul.flower.deployment.record import read_record
+from pfedul.flower.deployment.processes import Process, end, read_record
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Ended:
 def bring_down(run: Path) -> Ended:
     """End the nodes, then the server, and all that they have started.
 
-    Nodes go first, so that they can still tell the server that they leave.
+    Nodes go first, so they can still tell the server that they leave.
     """
     layout = existing_layout(run)
     with alone(layout):
@@ -38,3 +38,20 @@ def bring_down(run: Path) -> Ended:
         ended += end(running, [record.family_mark])
         scrubbed = scrub(layout.database)
     return Ended(running, tuple(identity.pid for identity in ended), scrubbed)
+
+
+BUSY_SECONDS = 10.0
+
+
+def scrub(path: Path) -> bool:
+    """Rewrite the database without deleted content; False where that cannot be done."""
+    if not path.is_file():
+        return True
+    try:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:
+            database.execute("PRAGMA secure_delete = ON")
+            database.execute("VACUUM")
+            busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+    except sqlite3.DatabaseError:  # somebody is at work on it, or it is damaged
+        return False

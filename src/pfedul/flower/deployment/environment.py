@@ -9,9 +9,9 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pfedul.engine.flower.extra import QUIET
+from pfedul.engine.flower import QUIET
 from pfedul.errors import PfedulError
-from pfedul.flower.deployment.layout import Layout
+from pfedul.flower.deployment.layout import DeploymentPaths
 from pfedul.flower.deployment.processes import MARK
 
 LOOPBACK = "127.0.0.1"
@@ -51,7 +51,7 @@ def command_environment(home: Path, host: str) -> dict[str, str]:
     }
 
 
-def process_environment(layout: Layout, name: str, mark: str, host: str) -> dict[str, str]:
+def process_environment(layout: DeploymentPaths, name: str, mark: str, host: str) -> dict[str, str]:
     """The whole environment of a process; stray settings of Flower's stay outside."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("FLWR_")}
     home = layout.process_home(name)

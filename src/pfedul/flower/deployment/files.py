@@ -17,7 +17,7 @@ def write(path: Path, data: bytes, mode: int = PUBLIC) -> None:
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
+        os.chmod(draft, mode)  # whatever the umask is
         file.write(data)
         file.flush()
         os.fsync(descriptor)

@@ -1,25 +1,29 @@
-"""Processes that outlive the command that started them, and the sure way to end just those.
+"""Processes that outlive the command that started them, their record, and how to end just those.
 
-A pid alone says nothing: the system uses it again. A process is the one that was
-started when its pid and the moment of its start are those on record. Flower's
-processes start others, some in sessions of their own that outlive their parent;
-they all inherit a mark in their environment, and are found by it.
+The system reuses pids, so a process counts as the one that was started only if its
+start time is the one on record. Flower's processes start others, some in sessions of
+their own that outlive their parent; all of them inherit a mark in their environment
+and are found by it. `processes.json` records who was started and where it listens.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import signal
+import secrets
 import subprocess
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from pfedul.errors import PfedulError
+from pfedul.flower.deployment.files import PRIVATE, write
+from pfedul.flower.deployment.layout import SUPERLINK, DeploymentPaths
 
 MARK = "PFEDUL_PROCESS"
 """The variable of the environment that children inherit."""
@@ -42,14 +46,6 @@ class Process:
     command: tuple[str, ...]
     address: str
     log: str
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A process that cannot be mistaken for another that has its pid later."""
-
-    pid: int
-    started: str
 
 
 def start(
@@ -87,80 +83,129 @@ def is_alive(process: Process) -> bool:
 
 
 def moment(pid: int) -> str | None:
-    """When a process started, as boot and clock ticks since then; None if it has ended."""
-    with suppress(OSError):
-        # The second field, the program's name in parentheses, may hold anything.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        # Killed, a process is a zombie while some of its threads still hold files and ports.
-        if fields[0] not in {"Z", "X"} or int(fields[17]) > 1:
-            return f"{_boot()}/{fields[19]}"
+    """When a process started, in seconds since the boot; None if it has ended."""
+    with suppress(psutil.Error):
+        return _moment(psutil.Process(pid))
     return None
 
 
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+def _moment(process: psutil.Process) -> str | None:
+    # Killed, a process is a zombie while some of its threads still hold files and ports.
+    if process.status() in _ENDED and process.num_threads() <= 1:
+        return None
+    # Both times shift when the clock is set; their difference does not.
+    return f"{process.create_time() - psutil.boot_time():.2f}"
 
 
-def require_proc() -> None:
-    """A sentence where processes cannot be told apart."""
-    if moment(os.getpid()) is None:
-        raise PfedulError("This needs Linux with /proc mounted; docs/deploy.md has the commands.")
+_ENDED = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
 
 
-def family(marks: Sequence[str]) -> list[Identity]:
-    """All running processes whose environment bears one of the marks, or one that begins so."""
-    wanted = tuple(f"{MARK}={mark}".encode() for mark in marks)
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _bears(entry / "environ", wanted):
-            started = moment(int(entry.name))
-            if started is not None:
-                found.append(Identity(int(entry.name), started))
-    return found
+def family(marks: Sequence[str]) -> list[psutil.Process]:
+    """All running processes whose environment has one of the marks, or one that begins with it."""
+    members = []
+    for pid in psutil.pids():
+        with suppress(psutil.Error, OSError):  # another user's, or it has just ended
+            process = psutil.Process(pid)
+            if process.environ().get(MARK, "").startswith(tuple(marks)) and _moment(process):
+                members.append(process)
+    return members
 
 
-def _bears(environ: Path, wanted: tuple[bytes, ...]) -> bool:
-    with suppress(OSError):  # another user's, or it has just ended
-        return any(part.startswith(wanted) for part in environ.read_bytes().split(b"\0"))
-    return False
-
-
-def end(processes: Sequence[Process], marks: Sequence[str], grace: float = GRACE) -> list[Identity]:
-    """End the processes and all that bear the marks, gently at first; returns those ended."""
-    asked: set[Identity] = set()
+def end(
+    processes: Sequence[Process], marks: Sequence[str], grace: float = GRACE
+) -> list[psutil.Process]:
+    """End the processes and all that have the marks, gently at first; returns those ended."""
+    asked: set[psutil.Process] = set()
     deadline = time.monotonic() + grace
     while (left := _still_there(processes, marks)) and time.monotonic() < deadline:
-        for identity in set(left) - asked:  # the processes may start others meanwhile
-            send(identity, signal.SIGTERM)
-        asked |= set(left)
+        for process in left - asked:  # the processes may start others meanwhile
+            with suppress(psutil.Error):
+                process.terminate()
+        asked |= left
         time.sleep(_POLL)
     _kill(processes, marks)
-    return sorted(asked, key=lambda identity: identity.pid)
+    return sorted(asked, key=lambda process: process.pid)
 
 
 def _kill(processes: Sequence[Process], marks: Sequence[str]) -> None:
     deadline = time.monotonic() + KILL_WAIT
     while left := _still_there(processes, marks):
         if time.monotonic() > deadline:
-            pids = ", ".join(str(identity.pid) for identity in left)
+            pids = ", ".join(str(process.pid) for process in left)
             raise PfedulError(f"These processes do not end, not even when killed: {pids}.")
-        for identity in left:
-            send(identity, signal.SIGKILL)
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()  # never another one that has its pid by now: psutil checks
         time.sleep(_POLL)
 
 
-def _still_there(processes: Sequence[Process], marks: Sequence[str]) -> list[Identity]:
-    recorded = {Identity(item.pid, item.started) for item in processes if is_alive(item)}
-    return list(recorded | set(family(marks)))
+def _still_there(processes: Sequence[Process], marks: Sequence[str]) -> set[psutil.Process]:
+    present = set(family(marks)) if marks else set()
+    for item in processes:
+        with suppress(psutil.Error):
+            process = psutil.Process(item.pid)
+            if _moment(process) == item.started:
+                present.add(process)
+    return present
 
 
-def send(identity: Identity, number: signal.Signals) -> None:
-    """Signal a process, never another one that got its pid in the meantime."""
-    with suppress(ProcessLookupError):
-        # From here on the handle stands for one process, even when that ends and its pid is reused.
-        handle = os.pidfd_open(identity.pid)
-        try:
-            if moment(identity.pid) == identity.started:
-                signal.pidfd_send_signal(handle, number)
-        finally:
-            os.close(handle)
+@dataclass(frozen=True)
+class DeploymentRecord:
+    """A deployment's processes, those that have ended included: their ports are used again.
+
+    `token` marks the processes of this deployment and all that they start.
+    """
+
+    token: str
+    host: str
+    port: int
+    data_root: str | None
+    processes: tuple[Process, ...] = ()
+
+    def find(self, name: str) -> Process | None:
+        return next((item for item in self.processes if item.name == name), None)
+
+    def runs(self, name: str) -> bool:
+        process = self.find(name)
+        return process is not None and is_alive(process)
+
+    def running(self) -> list[Process]:
+        return [item for item in self.processes if is_alive(item)]
+
+    def mark(self, name: str) -> str:
+        """What children of that process bear; the slash keeps `a` from being taken for `ab`."""
+        return f"{self.token}/{name}/"
+
+    @property
+    def family_mark(self) -> str:
+        """What all processes of the deployment bear."""
+        return f"{self.token}/"
+
+    def with_process(self, process: Process) -> DeploymentRecord:
+        others = [item for item in self.processes if item.name != process.name]
+        in_order = sorted([*others, process], key=lambda item: (item.name != SUPERLINK, item.name))
+        return replace(self, processes=tuple(in_order))
+
+
+def new_token() -> str:
+    return secrets.token_hex(8)
+
+
+def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
+    """None where nothing was ever started."""
+    if not layout.record.is_file():
+        return None
+    words = json.loads(layout.record.read_bytes())
+    processes = words.pop("processes")
+    return DeploymentRecord(**words, processes=tuple(_process(item) for item in processes))
+
+
+def _process(words: dict[str, object]) -> Process:
+    command = words.pop("command")
+    assert isinstance(command, list)
+    return Process(**words, command=tuple(command))  # type: ignore[arg-type]
+
+
+def write_record(layout: DeploymentPaths, record: DeploymentRecord) -> None:
+    text = json.dumps(asdict(record), indent=2) + "\n"
+    write(layout.record, text.encode(), PRIVATE)

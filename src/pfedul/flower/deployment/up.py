@@ -1,15 +1,18 @@
-"""Starts what does not run yet: the server and a node for each client, and waits for them."""
+"""Writes what a deployment needs, starts what does not run yet, and waits until all of it is up."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import tomli_w
 
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment import control
-from pfedul.flower.deployment.app_folder import write_app, write_connection, write_script
 from pfedul.flower.deployment.certificates import (
     issue_server_certificate,
     make_node_key,
@@ -21,15 +24,31 @@ from pfedul.flower.deployment.control import ONLINE, UNREGISTERED
 from pfedul.flower.deployment.environment import (
     LOOPBACK,
     address,
+    command_environment,
     free_port,
     process_environment,
+    program,
     reachable,
 )
-from pfedul.flower.deployment.layout import SUPERLINK, Layout, alone, new_layout
-from pfedul.flower.deployment.names import node_names
-from pfedul.flower.deployment.processes import end, last_line, require_proc, start
-from pfedul.flower.deployment.record import Record, new_token, read_record, write_record
+from pfedul.flower.deployment.files import EXECUTABLE, write
+from pfedul.flower.deployment.layout import (
+    SUPERLINK,
+    DeploymentPaths,
+    alone,
+    new_layout,
+    node_names,
+)
+from pfedul.flower.deployment.processes import (
+    DeploymentRecord,
+    end,
+    last_line,
+    new_token,
+    read_record,
+    start,
+    write_record,
+)
 from pfedul.store.folder import own_errors
+from pfedul.version import __version__
 
 DEADLINE = 60.0
 _POLL = 0.25
@@ -52,15 +71,14 @@ class Wish:
 class Deployment:
     """What runs after `up`: the record, the nodes' ids at the server, and what was started."""
 
-    layout: Layout
-    record: Record
+    layout: DeploymentPaths
+    record: DeploymentRecord
     node_ids: dict[str, int]
     started: tuple[str, ...]
 
 
 def bring_up(run: Path, wish: Wish) -> Deployment:
     """Start what is missing; on failure, end what this call has started."""
-    require_proc()
     layout = new_layout(run)
     names = node_names(layout, wish.nodes, wish.clients)
     with alone(layout):
@@ -78,13 +96,13 @@ def bring_up(run: Path, wish: Wish) -> Deployment:
     return Deployment(layout, call.record, node_ids, tuple(call.started))
 
 
-def _record_for(layout: Layout, wish: Wish) -> Record:
+def _record_for(layout: DeploymentPaths, wish: Wish) -> DeploymentRecord:
     """The record of before, or a new one, with what is wished for."""
     before = read_record(layout)
     data_root = None if wish.data_root is None else str(wish.data_root.absolute())
     if before is None:
         host = wish.host or LOOPBACK
-        return Record(new_token(), host, _port(host, wish.port), data_root)
+        return DeploymentRecord(new_token(), host, _port(host, wish.port), data_root)
     wanted = replace(
         before,
         host=wish.host or before.host,
@@ -112,7 +130,7 @@ def _port(host: str, wanted: int) -> int:
     return port
 
 
-def _write_files(layout: Layout, record: Record, names: Sequence[str]) -> None:
+def _write_files(layout: DeploymentPaths, record: DeploymentRecord, names: Sequence[str]) -> None:
     layout.database.parent.mkdir(parents=True, exist_ok=True)
     for name in names:
         layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,15 +144,15 @@ def _write_files(layout: Layout, record: Record, names: Sequence[str]) -> None:
 
 
 class _Call:
-    """One call of `up`: what it has started so far, so that a failure can take it back."""
+    """One call of `up`: what it has started so far, to undo it after a failure."""
 
-    def __init__(self, layout: Layout, record: Record, deadline: float) -> None:
+    def __init__(self, layout: DeploymentPaths, record: DeploymentRecord, deadline: float) -> None:
         self.layout = layout
         self.record = record
         self.started: list[str] = []
         self._deadline = deadline
         where = address(reachable(record.host), record.port)
-        self._server = control.Server(where, layout.authority)
+        self._server = control.Superlink(where, layout.authority)
 
     def start_server(self) -> None:
         """Start the server, unless it runs, and wait until it answers."""
@@ -145,7 +163,7 @@ class _Call:
             self._start(SUPERLINK, server_command(self.layout, self.record), where)
         self._wait([SUPERLINK], lambda: [SUPERLINK] if self._nodes() is None else [])
 
-    def _nodes(self) -> dict[bytes, control.Node] | None:
+    def _nodes(self) -> dict[bytes, control.KnownNode] | None:
         """The nodes that the server knows; None where it does not answer."""
         try:
             return control.nodes(self._server)
@@ -162,7 +180,7 @@ class _Call:
                 command = node_command(self.layout, self.record, name, port)
                 self._start(name, command, address(LOOPBACK, port))
 
-    def _admit(self, name: str, known: dict[bytes, control.Node]) -> None:
+    def _admit(self, name: str, known: dict[bytes, control.KnownNode]) -> None:
         """Make sure that the server will let this node in."""
         node = known.get(public_form(node_key(self.layout, name)))
         if node is not None and node.status == UNREGISTERED:
@@ -221,3 +239,55 @@ class _Call:
         for name in reversed(self.started):
             process = self.record.find(name)
             end([process] if process else [], [self.record.mark(name)])
+
+
+CONNECTION = "pfedul"
+_NOTE = "# Written by 'pfedul up', every time it is called; do not edit.\n"
+
+
+def app_config(run: Path, nodes: int) -> dict[str, Any]:
+    """Every key that `flwr run -c` may set: Flower refuses those that are not here."""
+    from pfedul.flower.app_config import defaults
+
+    return {**defaults(), "run": str(run), "nodes": nodes}
+
+
+def write_app(layout: DeploymentPaths, nodes: int) -> None:
+    """The app that nodes and server run; its code is this package, which they have installed."""
+    app = {
+        "publisher": "pfedul",
+        "components": {
+            "serverapp": "pfedul.flower.app:server",
+            "clientapp": "pfedul.flower.app:client",
+        },
+        "config": app_config(layout.run, nodes),
+    }
+    project = {
+        "name": "pfedul",
+        "version": __version__,
+        "description": "A personalised federation that can forget a client.",
+        "license": "Apache-2.0",
+        "dependencies": [],
+    }
+    _write_toml(layout.app / "pyproject.toml", {"project": project, "tool": {"flwr": {"app": app}}})
+
+
+def write_connection(layout: DeploymentPaths, address: str) -> None:
+    """Tells Flower's command line where the server is."""
+    connection = {"address": address, "root-certificates": str(layout.authority)}
+    words = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
+    _write_toml(layout.home / "config.toml", words)
+
+
+def write_script(layout: DeploymentPaths, host: str) -> None:
+    """`flwr` with this deployment's home and environment."""
+    exports = "".join(
+        f"export {key}={shlex.quote(value)}\n"
+        for key, value in command_environment(layout.home, host).items()
+    )
+    text = f'#!/bin/sh\n{_NOTE}{exports}exec {shlex.quote(program("flwr"))} "$@"\n'
+    write(layout.script, text.encode(), EXECUTABLE)
+
+
+def _write_toml(path: Path, words: dict[str, Any]) -> None:
+    write(path, (_NOTE + tomli_w.dumps(words)).encode())

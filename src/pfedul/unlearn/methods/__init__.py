@@ -52,6 +52,7 @@ METHODS = Registry(
     EXCLUSION,
     ONE_MORE_ROUND,
     BUDGETED_RETRAIN,
+    group="pfedul.methods",
 )
 
 

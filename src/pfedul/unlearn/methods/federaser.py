@@ -121,7 +121,7 @@ def calibrated(before: Tensors, after: Tensors, wanted: Mapping[str, float], nor
 
 def check(ctx: Context, _options: FedEraserOptions) -> None:
     """The replay begins with round 1: lengths of later rounds alone are of no use."""
-    first = [client for client in ctx.remaining if client in ctx.participants(1)]
+    first = [client for client in ctx.remaining if client in ctx.history.participants(1)]
     if any(ctx.record(first_upload, client) is None for client in first):
         raise PfedulError(
             "The norms record was erased with an earlier request (--forget-records all, or a "

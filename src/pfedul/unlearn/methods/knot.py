@@ -41,7 +41,7 @@ def unlearn(ctx: Context, _options: NoOptions) -> Result:
 
 def _first(ctx: Context, targets: Sequence[str]) -> int | None:
     """The first round that any of the targets took part in."""
-    rounds = [ctx.first_round(target) for target in targets]
+    rounds = [ctx.history.first_round(target) for target in targets]
     return min((number for number in rounds if number is not None), default=None)
 
 
@@ -68,8 +68,8 @@ def _before(ctx: Context, cluster: int, number: int) -> Tensors:
 
 def _round(ctx: Context, number: int, members: Sequence[str]) -> tuple[list[str], int]:
     """Which of these clients took part in a round of the run, and for how many epochs."""
-    replied = ctx.participants(number)
-    return [client for client in members if client in replied], ctx.epochs_of(number)
+    replied = ctx.history.participants(number)
+    return [client for client in members if client in replied], ctx.history.epochs_of(number)
 
 
 def check(ctx: Context, _options: NoOptions) -> None:

@@ -112,9 +112,9 @@ def last_round(ctx: Context, uploads: Uploads) -> tuple[dict[str, int], int]:
 
     No targets, if the tensors are not such a mean: another request has changed them since.
     """
-    if not ctx.is_last_mean:
+    if not ctx.history.shared_is_last_mean:
         return {}, 0
-    there = ctx.participants(ctx.rounds)
+    there = ctx.history.participants(ctx.rounds)
     took_part = [target for target, (at, _) in uploads.items() if at == ctx.rounds]
     return {target: there[target] for target in took_part}, sum(there.values())
 
@@ -183,7 +183,7 @@ def _line(target: str, steps: float, bound: float, stopped: float) -> str:
 def check(ctx: Context, _options: PGAOptions) -> None:
     """Refuse where the target took part, and yet its last upload is gone."""
     for target in ctx.targets:
-        if ctx.last_upload(target) is None and ctx.first_round(target) is not None:
+        if ctx.last_upload(target) is None and ctx.history.first_round(target) is not None:
             raise PfedulError(
                 f"The last upload of {target} is not kept any more: an earlier request deleted "
                 "it; train another round first, or choose another method ('pfedul methods')."

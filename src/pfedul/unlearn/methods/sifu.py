@@ -122,7 +122,7 @@ def _limits(ctx: Context) -> Sequence[str]:
     begun = ctx.record(begun_after) or 0
     idle = [target for target in ctx.targets if ctx.record(read_psi, target) is None]
     notes = list(never_took_part(idle))
-    older = ctx.joined_before(begun) & set(ctx.targets)
+    older = ctx.history.joined_before(begun) & set(ctx.targets)
     if older:
         notes.append(
             f"psi began anew after round {begun}, with an earlier request: what "

@@ -1,10 +1,10 @@
 """From a Fisher record to a plan: stages 1 and 2 of the paper (Eq. 6 to 11, Algorithm 1).
 
 Nothing here knows of a run folder, a server or an engine: plain dictionaries
-of tensors go in, a plan comes out, and nothing is changed on the way. Several
-targets at once have the sum of their Fisher, so that scores and directions are
-sums; after a removal the record is without the target, so that the next plan
-is made of the clients who are still there.
+of tensors go in, a plan comes out, and nothing is changed on the way. With
+several targets their Fisher is summed, and so are scores and directions. After a
+removal the record has no target any more, so the next plan is made from the
+clients that remain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Generator
@@ -22,7 +21,7 @@ from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.records.fisher import FisherSource, fisher_noise, summed
 from pfedul.split import Layer
-from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction, LayerView
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Corrected, LayerView
 from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
 from pfedul.unlearn.pfedul.result import Plan as Plan
 from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions
@@ -41,11 +40,11 @@ def plan_removal(
     options: PlanOptions = _DEFAULTS,
     lr: float | None = None,
 ) -> Plan:
-    """What has to change in `shared` for the target, or several targets, to be forgotten.
+    """What must change in `shared` to forget the target, or several targets.
 
-    `layers` default to those of the record. `lr`, the clients' learning rate,
-    turns the Fisher of updates into that of gradients for the corrections that
-    want it; without it they are given the Fisher of updates, and a note says so.
+    `layers` default to those of the record. `lr`, the clients' learning rate, turns the
+    Fisher of updates into that of gradients for corrections that need it; without it they
+    get the Fisher of updates, and a note says so.
     """
     targets, layers = _targets(fisher, target), _layers(fisher, layers)
     of_targets, total = _fisher_of(fisher, targets, options)
@@ -55,104 +54,85 @@ def plan_removal(
     _check_scores(scores, total)
     choice = choose_layers(scores, options)
     unit, notes = _unit(options, lr)
-    material = Material(shared, initial, of_targets, total, unit, choice.largest, choice.mean)
-    rows, corrected = _plan_layers(layers, scores, choice, material, options)
+    model = _Model(shared, initial, of_targets, total, unit, choice)
+    rows, corrected = _plan_layers(layers, scores, model, options)
     notes = (*choice.notes, *(notes if choice.weights else ()), *_unchanged(rows))
     return Plan(targets, choice.threshold, rows, corrected, options, notes)
 
 
-def _plan_layers(
-    layers: Sequence[Layer],
-    scores: Sequence[float],
-    choice: Choice,
-    material: Material,
-    options: PlanOptions,
-) -> tuple[tuple[LayerPlan, ...], Tensors]:
-    correction, own_options = CORRECTIONS.parse(options.correction)
-    rows: list[LayerPlan] = []
-    corrected: Tensors = {}
-    for index, (layer, score) in enumerate(zip(layers, scores, strict=True)):
-        weight = choice.weights.get(index)
-        row, tensors = _plan_layer(layer, score, weight, material, correction, own_options)
-        rows.append(row)
-        corrected.update(tensors)
-    return tuple(rows), corrected
-
-
 @dataclass(frozen=True, eq=False)
-class Material:
-    """All that corrections may read, over all layers; `unit` turns the Fisher into theirs."""
+class _Model:
+    """The tensors of all layers; `unit` turns the Fisher into that of the correction."""
 
     shared: Tensors
     initial: Tensors
     target: Tensors
     total: Tensors
     unit: float
-    largest: float
-    mean: float
+    choice: Choice
+
+    def view(self, names: Sequence[str], weight: float) -> LayerView:
+        """What the correction of one layer sees."""
+        return LayerView(
+            shared={name: self.shared[name] for name in names},
+            initial={name: self.initial[name] for name in names},
+            target={name: self.target[name] for name in names},
+            total={name: self.total[name] for name in names},
+            unit=self.unit,
+            score=weight,
+            largest=self.choice.largest,
+            mean=self.choice.mean,
+        )
 
 
-def _plan_layer(
-    layer: Layer,
-    score: float,
-    weight: float | None,
-    material: Material,
-    correction: Correction,
-    options: Any,
-) -> tuple[LayerPlan, Tensors]:
-    """The layer's line of the plan and its tensors that change; no weight means not chosen."""
-    row = LayerPlan(layer.name, layer.tensors, layer.parameters, score, weight is not None)
-    if weight is None:
-        return row, {}
-    first = _first_names(layer, material.shared, material.initial)
-    view = _view(tuple(dict.fromkeys(first.values())), weight, material)
-    found = correction.correct(view, options)
-    relative = _relative_change(layer, math.hypot(*found.changes.values()), found.norm)
-    corrected = {name: found.tensors[twin] for name, twin in first.items() if found.changes[twin]}
-    return replace(row, relative_change=relative, at_bound=found.at_bound), corrected
+def _plan_layers(
+    layers: Sequence[Layer], scores: Sequence[float], model: _Model, options: PlanOptions
+) -> tuple[tuple[LayerPlan, ...], Tensors]:
+    """A row for every layer, and the tensors that change."""
+    correction, own_options = CORRECTIONS.parse(options.correction)
+    rows: list[LayerPlan] = []
+    corrected: Tensors = {}
+    for index, (layer, score) in enumerate(zip(layers, scores, strict=True)):
+        weight = model.choice.weights.get(index)
+        row = LayerPlan(layer.name, layer.tensors, layer.parameters, score, weight is not None)
+        if weight is not None:
+            first = _first_names(layer, model)
+            view = model.view(list(dict.fromkeys(first.values())), weight)
+            result = correction.correct(view, own_options)
+            row = replace(
+                row, relative_change=_relative_change(layer, result), at_bound=result.at_bound
+            )
+            corrected |= {n: result.tensors[of] for n, of in first.items() if result.changes[of]}
+        rows.append(row)
+    return tuple(rows), corrected
 
 
-def _view(names: tuple[str, ...], weight: float, material: Material) -> LayerView:
-    return LayerView(
-        shared={name: material.shared[name] for name in names},
-        initial={name: material.initial[name] for name in names},
-        target={name: material.target[name] for name in names},
-        total={name: material.total[name] for name in names},
-        unit=material.unit,
-        score=weight,
-        largest=material.largest,
-        mean=material.mean,
-    )
+def _first_names(layer: Layer, model: _Model) -> dict[str, str]:
+    """Each name -> the first name of the same tensor, so a tied one is corrected once.
 
-
-def _first_names(layer: Layer, shared: Tensors, initial: Tensors) -> dict[str, str]:
-    """Each name -> the first name of the same tensor, so that a tied one is corrected once.
-
-    A layer that counts fewer parameters than its tensors have says that some
-    are tied. Plain dictionaries do not say which: those with equal values.
+    A layer that counts fewer parameters than its tensors have says that some are tied.
+    Plain dictionaries do not say which: those with equal values.
     """
     names = layer.tensors
-    if layer.parameters >= sum(shared[name].numel() for name in names):
+    if layer.parameters >= sum(model.shared[name].numel() for name in names):
         return {name: name for name in names}
-    same = (
-        (name, next(other for other in names if _equal(shared, initial, name, other)))
-        for name in names
-    )
-    return dict(same)
+    parts = (model.shared, model.initial)
+
+    def same(one: str, other: str) -> bool:
+        return one == other or all(torch.equal(part[one], part[other]) for part in parts)
+
+    return {name: next(other for other in names if same(name, other)) for name in names}
 
 
-def _equal(shared: Tensors, initial: Tensors, name: str, other: str) -> bool:
-    return name == other or all(torch.equal(part[name], part[other]) for part in (shared, initial))
-
-
-def _relative_change(layer: Layer, change: float, size: float) -> float:
-    if not math.isfinite(change + size):
+def _relative_change(layer: Layer, result: Corrected) -> float:
+    change = math.hypot(*result.changes.values())
+    if not math.isfinite(change + result.norm):
         raise PfedulError(
             f"The layer '{layer.name}' has NaN or infinite weights, now or before training; "
             "go back to tensors without any before you plan."
         )
-    if size:
-        return change / size
+    if result.norm:
+        return change / result.norm
     return math.inf if change else 0.0
 
 
@@ -174,26 +154,27 @@ def _targets(fisher: FisherSource, target: str | Sequence[str]) -> tuple[str, ..
 
 
 def _layers(fisher: FisherSource, layers: Sequence[Layer] | None) -> Sequence[Layer]:
-    found: Sequence[Layer] | None = getattr(fisher, "layers", None) if layers is None else layers
-    if not found:
+    if layers is None:
+        layers = getattr(fisher, "layers", None)
+    if not layers:
         raise PfedulError("A plan needs to know the layers; pass layers=..., such as split.layers.")
-    return found
+    return layers
 
 
 def _fisher_of(
     fisher: FisherSource, targets: Sequence[str], options: PlanOptions
 ) -> tuple[Tensors, Tensors]:
-    """Of the targets, summed, and of all clients, summed."""
+    """The sum over the targets, and the sum over all clients."""
     if options.fisher_noise:
         everyone = summed(_noisy(fisher, fisher.clients, options))
         return summed(_noisy(fisher, targets, options)), everyone
-    if len(targets) == 1:  # as it is, without a copy
+    if len(targets) == 1:  # no sum, no copy
         return fisher.of(targets[0]), fisher.total()
     return summed(fisher.of(client) for client in targets), fisher.total()
 
 
 def _noisy(fisher: FisherSource, clients: Sequence[str], options: PlanOptions) -> Iterator[Tensors]:
-    """Each client's Fisher with its own noise, the same whenever it is asked for."""
+    """Each client's Fisher with its own noise, the same every time."""
     for client in clients:
         generator = Generator().manual_seed(derive_seed(options.seed, "fisher-noise", client))
         yield fisher_noise(fisher.of(client), options.fisher_noise, generator)
@@ -216,7 +197,7 @@ def _check_scores(scores: Sequence[float], total: Tensors) -> None:
 
 
 def _unit(options: PlanOptions, lr: float | None) -> tuple[float, tuple[str, ...]]:
-    """What the Fisher of updates is multiplied by to be in the unit of the correction."""
+    """The factor that turns the Fisher of updates into that of the correction, and notes."""
     if lr is not None and not 0 < lr < math.inf:
         raise PfedulError(f"lr must be a number above 0, not {lr}.")
     correction, _ = CORRECTIONS.parse(options.correction)

@@ -46,7 +46,7 @@ class PlanOptions:
     seed: int = option(0, "seed of random layers and of the noise", at_least=0)
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_options(self, written=str)
         if self.scores == "uniform" and self.layers in {"low", "random"}:
             raise PfedulError(
                 f"scores='uniform' corrects every layer, so layers='{self.layers}' has "
@@ -56,13 +56,11 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What a plan says of one layer.
+    """A plan's row for one layer.
 
-    `score` is I_l, also where an ablation corrects with another number.
-    `relative_change` is ||change||_2 / ||theta_l||_2, of the change that is left
-    after rounding (infinite for a layer that was all zero). `at_bound` is the
-    share of entries at the bound of Eq. 11 or, where entries are reset, the
-    share that is.
+    `score` is I_l, even if an ablation corrects with another number. `relative_change`
+    is ||change||_2 / ||theta_l||_2 after rounding, infinite for a layer of zeros.
+    `at_bound` is the share of entries at the bound of Eq. 11, or of reset entries.
     """
 
     name: str
@@ -78,7 +76,7 @@ class LayerPlan:
 class Plan:
     """What forgetting these targets will do to the shared tensors.
 
-    `corrected` has the tensors that change, as they will be.
+    `corrected` has the new values of the tensors that change.
     """
 
     targets: tuple[str, ...]
@@ -94,10 +92,10 @@ class Plan:
         return tuple(layer.name for layer in self.layers if layer.selected)
 
     def apply(self, shared: Tensors) -> Tensors:
-        """The corrected shared tensors; what the plan does not change is the same object.
+        """The corrected shared tensors; tensors that do not change are the same objects.
 
-        Give it the shared tensors that the plan was made for: after another
-        round of training a new plan is needed.
+        `shared` must be what the plan was made for: after another round of training a new
+        plan is needed.
         """
         for name, tensor in self.corrected.items():
             if name not in shared or shared[name].shape != tensor.shape:
@@ -131,7 +129,7 @@ class Plan:
 
 
 def _layer_as_json(layer: LayerPlan) -> dict[str, Any]:
-    """JSON has no word for the infinite change of a layer that was all zero: that is null."""
+    """JSON has no infinity: the relative change of a layer of zeros is null."""
     change = layer.relative_change if math.isfinite(layer.relative_change) else None
     return {**asdict(layer), "tensors": list(layer.tensors), "relative_change": change}
 

@@ -1,4 +1,4 @@
-"""How much of each layer is the target's, and which layers that singles out: Eq. 6 to 8.
+"""How much of each layer is the target's, and which layers are chosen: Eq. 6 to 8.
 
 I_l is the target's share of the L1 norm of the Fisher of all clients present,
 over the tensors of a layer together. The threshold is the mean of the scores
@@ -17,7 +17,7 @@ from statistics import fmean, pstdev
 import numpy as np
 
 from pfedul.base.randomness import numpy_generator
-from pfedul.base.tensors import Tensors
+from pfedul.base.tensors import Tensors, flat_array
 from pfedul.split import Layer
 from pfedul.unlearn.pfedul.result import PlanOptions
 
@@ -26,7 +26,7 @@ ROUNDING = 1e-6
 
 
 def layer_scores(target: Tensors, total: Tensors, layers: Sequence[Layer]) -> list[float]:
-    """I_l of each layer; 0 where no client has left anything in the layer.
+    """I_l of each layer; 0 where the Fisher of all clients is 0.
 
     >>> from torch import tensor
     >>> layer = Layer("a", ("w",), 2)
@@ -38,8 +38,8 @@ def layer_scores(target: Tensors, total: Tensors, layers: Sequence[Layer]) -> li
 
 
 def _l1_norm(fisher: Tensors, layer: Layer) -> float:
-    """A plain sum, as no entry of a Fisher is below zero; NumPy needs no copy for doubles."""
-    parts = (fisher[name].numpy() for name in layer.tensors)
+    """A plain sum in double precision: no entry of a Fisher is below zero."""
+    parts = (flat_array(fisher[name]) for name in layer.tensors)
     return math.fsum(float(part.sum(dtype=np.float64)) for part in parts)
 
 
@@ -55,8 +55,7 @@ def threshold(scores: Sequence[float], alpha: float) -> float:
 def select(scores: Sequence[float], tau: float) -> list[bool]:
     """Which scores are above the threshold by more than rounding.
 
-    Without that margin equal scores, whose mean is the threshold, would be
-    chosen or not by the last bit of the mean.
+    Without this margin the last bit of the mean would decide about equal scores.
 
     >>> select([0.1, 0.1, 0.4], tau=0.2)
     [False, False, True]
@@ -76,7 +75,7 @@ class Choice:
 
 
 def choose_layers(scores: Sequence[float], options: PlanOptions) -> Choice:
-    """The layers that the options single out among these scores."""
+    """The layers to correct, given the scores of all layers."""
     tau, mean = threshold(scores, options.alpha), fmean(scores)
     if options.scores == "uniform":
         note = f"scores are not used: every layer is corrected with their mean, {mean:.4g}"
@@ -90,7 +89,7 @@ def _chosen(scores: Sequence[float], tau: float, options: PlanOptions) -> list[i
     everything = range(len(scores))
     if options.layers == "all":
         return list(everything)
-    # As many as the layers above the threshold in every case, so that ablations compare.
+    # As many as are above the threshold in every case, so ablations can be compared.
     count = min(len(scores), max(options.at_least, sum(select(scores, tau))))
     if options.layers == "random":
         draw = numpy_generator(options.seed, "layers").permutation(len(scores))

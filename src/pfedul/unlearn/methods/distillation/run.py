@@ -83,7 +83,7 @@ def check(ctx: Context, linear_head: bool) -> None:
 def notes(ctx: Context, options: DistilOptions, gates: Gates) -> tuple[str, ...]:
     """What a user should know of this very removal."""
     found = []
-    if options.student_init == "warm" and not _tells_apart(ctx, gates):
+    if options.student_init == "warm" and not _features_differ(ctx, gates):
         found.append(
             "under this condition the features of the targets are those of all others, so that "
             "there was nothing to forget by: shared tensors are as they were, but for rounding"
@@ -94,9 +94,9 @@ def notes(ctx: Context, options: DistilOptions, gates: Gates) -> tuple[str, ...]
     return tuple(found)
 
 
-def _tells_apart(ctx: Context, gates: Gates) -> bool:
+def _features_differ(ctx: Context, gates: Gates) -> bool:
     """Whether anything makes the targets' features other than those of who remains."""
-    if ctx.personalization.name in {"ditto", "fedbn"}:
+    if ctx.split.personal_features(head_name(ctx, ctx.model())):
         return True
     pairs = [(gates.get(u), gates.get(c)) for u in ctx.targets for c in ctx.remaining]
     return any(

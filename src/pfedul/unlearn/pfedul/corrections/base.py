@@ -13,13 +13,11 @@ from pfedul.base.tensors import Tensors, norm, square_sum
 
 @dataclass(frozen=True, eq=False)
 class LayerView:
-    """One chosen layer. Its tensors, under equal names in all four parts, are one vector.
+    """One chosen layer: four parts with the same tensor names, each taken as one vector.
 
-    `target` is the Fisher of the targets, summed, and `total` that of all
-    clients present; `unit` times them is the Fisher that the correction wants
-    (applied as one factor, so that nothing is copied). `score` is the layer's
-    I_l or what an ablation puts in its place; `largest` and `mean` are of the
-    scores of all layers.
+    `target` is the summed Fisher of the targets and `total` that of all clients present;
+    `unit` times them is the Fisher that the correction needs. `score` is the layer's I_l
+    or what an ablation puts in its place; `largest` and `mean` are over all layers.
     """
 
     shared: Tensors
@@ -44,11 +42,11 @@ class LayerView:
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """The layer's tensors after the correction, not the change: adding one would round.
+    """The layer's tensors after the correction.
 
-    `changes` has, for each tensor, the Euclidean norm of the change that is left
-    after rounding; `norm` is that of the layer as it was. `at_bound` is the share of
-    entries that went as far as the correction lets any go.
+    `changes` has each tensor's Euclidean norm of the change, after rounding; `norm` is
+    that of the layer before. `at_bound` is the share of entries that changed as much as
+    the correction allows.
     """
 
     tensors: Tensors
@@ -58,7 +56,7 @@ class Corrected:
 
     @classmethod
     def of(cls, view: LayerView, tensors: Tensors, at_bound: int) -> Corrected:
-        """With these tensors, and so many entries at the bound."""
+        """Measure the changes; `at_bound` entries are at the bound."""
         changes = {
             name: math.sqrt(square_sum(tensors[name].double() - theta))
             for name, theta in view.shared.items()
@@ -70,9 +68,9 @@ class Corrected:
 class Correction:
     """A way to take the targets out of a layer.
 
-    `g` says in which unit it wants the Fisher: of updates, or of gradients
-    (updates divided by the learning rate). `resets_statistics` says that shared
-    normalisation statistics no longer fit afterwards and must be estimated anew.
+    `g` is the unit of its Fisher: of updates, or of gradients (updates divided by the
+    learning rate). `resets_statistics`: shared normalisation statistics no longer fit
+    afterwards and must be estimated again.
     """
 
     name: str

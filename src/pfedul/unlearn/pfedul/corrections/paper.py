@@ -2,15 +2,15 @@
 
 theta <- theta + clip(step * I_l * F_t * (theta - theta_init), -delta_l, delta_l)
 with delta_l = clip * ||theta_l||_2 / sqrt(d_l). It moves away from the initial
-weights. The Fisher is that of gradients: in units of updates the squares are so
-small that nothing moves.
+weights. The Fisher is that of gradients: squared updates are so small that nothing
+would move.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import option
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of
 
@@ -21,9 +21,6 @@ class PaperOptions:
 
     step: float = option(0.1, "step size, eta_u of Eq. 9", above=0)
     clip: float = option(0.01, "bound relative to the layer, gamma of Eq. 11", above=0)
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def correct(view: LayerView, options: PaperOptions) -> Corrected:

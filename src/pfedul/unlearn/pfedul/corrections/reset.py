@@ -1,9 +1,8 @@
-"""Ours: the entries of a layer that are most the target's return to their initial values.
+"""Our own: reset the entries of a layer with the target's highest shares to their initial values.
 
-An entry's share is F_t / sum_i F_i (after Eq. 6, element by element). Of a
-layer, taken as one vector, the fraction q_l = min(1, fraction * I_l / mean I)
-with the highest shares is reset. What the target has no share in is never
-reset, however large the fraction.
+An entry's share is F_t / sum_i F_i (Eq. 6 for one entry). In a layer, taken as one
+vector, the fraction q_l = min(1, fraction * I_l / mean I) with the highest shares is
+reset. Entries with a share of 0 are never reset, however large the fraction.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import option
+from pfedul.base.tensors import wide
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 
 
@@ -25,9 +25,6 @@ class ResetOptions:
     fraction: float = option(
         0.2, "fraction of the entries of a layer with the mean score", above=0, at_most=1
     )
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def correct(view: LayerView, options: ResetOptions) -> Corrected:
@@ -47,7 +44,7 @@ def correct(view: LayerView, options: ResetOptions) -> Corrected:
 
 def _shares(view: LayerView) -> Tensor:
     """F_t / sum_i F_i of all entries: 0 where both are 0, 1 where only the sum is."""
-    shares = [(view.target[name] / view.total[name]).flatten() for name in view.shared]
+    shares = [(wide(view.target[name]) / view.total[name]).flatten() for name in view.shared]
     return torch.cat(shares).nan_to_num_(nan=0.0, posinf=1.0)
 
 

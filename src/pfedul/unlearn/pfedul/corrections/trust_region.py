@@ -1,9 +1,8 @@
 """The printed direction and bound with a step that uses the bound: after Eq. 9 to 11.
 
-Ours: the step of a layer is scaled so that its root mean square is
-(I_l / largest I) * delta_l before the clip, whatever the scale of the
-gradients, where the printed step is far below the bound. `toward="init"` turns
-the direction round, back to the initial weights.
+Our own: a layer's step is scaled to a root mean square of (I_l / largest I) * delta_l
+before the clip, whatever the scale of the gradients; the printed step is far below the
+bound. `toward=init` reverses the direction, back to the initial weights.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import option
 from pfedul.base.tensors import square_sum
 from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
 from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of, direction
@@ -27,9 +26,6 @@ class TrustRegionOptions:
         "'away' from the initial weights, as printed, or back to them",
         choices=("away", "init"),
     )
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 def correct(view: LayerView, options: TrustRegionOptions) -> Corrected:

@@ -1,0 +1,187 @@
+"""The rules that turn findings into a verdict; the first that applies decides.
+
+1. With fewer than two oracles, or without a test: not enough evidence.
+2. A leak anywhere, a working trigger included: not forgotten. A leak that has become
+   smaller, and none that has not: partly forgotten.
+3. Otherwise, where the candidate stands out *below* the oracles: over-forgotten. The
+   logistic attack fits its own direction and takes that for a leak; on a surface where
+   another attack says "below", its leak is that very thing and counts as such.
+4. Otherwise, a surface on which the untouched model differs from the oracles, while the
+   candidate differs from neither under any attack: not enough evidence. Where another
+   attack on the same surface settles it, the weaker one adds no doubt.
+5. Otherwise, where the untouched model differs from the oracles nowhere: nothing
+   measurable to forget. That is a useful answer, not a failed audit.
+6. Otherwise: forgotten, within the spread of retraining.
+
+For rule 5, and after the fact (without the untouched model) for rule 6, nothing has shown
+what the tests can see. Then one of them must be able to see a leak of 0.15 in AUC, else
+there is not enough evidence.
+
+Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA tells unlearned
+from retrained models; or, for rule 6, the answers on other people's samples are far
+from an oracle's, because noise or damage on all answers hides members without
+forgetting them.
+
+Held-out oracles go through the same rules. One that is accused shows what the audit
+takes for a leak where there is none; so an accusation then stands only if its whole
+interval lies beyond the largest difference of any accused oracle, on whatever surface,
+and a check that accuses an oracle decides nothing. If no accusation stands, there is
+not enough evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pfedul.audit.attacks import ATTACKS
+from pfedul.audit.attacks.base import Figure
+from pfedul.audit.judge.findings import (
+    FORGOTTEN,
+    NOT_ENOUGH,
+    NOT_FORGOTTEN,
+    NOTHING_TO_FORGET,
+    OVER_FORGOTTEN,
+    PARTLY,
+    Finding,
+    Guard,
+    TriggerFinding,
+    Verdict,
+    accuses,
+    ends,
+)
+
+NOTABLE_LEAK = 0.15
+"""In AUC; what an audit that found nothing must have been able to see."""
+
+FEWEST_ORACLES = 2
+STANDARD_ORACLES = 4
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All that is known of a model, and the rules."""
+
+    findings: tuple[Finding, ...]
+    oracles: int
+    target: str
+    guard: Guard | None
+    ulira: Figure | None
+    backdoor: TriggerFinding | None
+    held_out: tuple[Verdict, ...]
+
+    def verdict(self) -> str:
+        if self.oracles < FEWEST_ORACLES or not self.findings:
+            return NOT_ENOUGH
+        found = {finding.finding for finding in self.standing} | self.trigger
+        for finding, verdict in _ACCUSED_OF:
+            if finding in found:
+                return verdict
+        if self.fallen or self.undecided or self.blind:
+            return NOT_ENOUGH
+        verdict = FORGOTTEN if "within" in self.seen else NOTHING_TO_FORGET
+        if not self.doubted(verdict):
+            return verdict
+        return NOT_ENOUGH if any(not alarm.strayed for alarm in self.false_alarms) else PARTLY
+
+    @property
+    def seen(self) -> set[str]:
+        return {finding.finding for finding in self.findings} | self.trigger
+
+    @property
+    def trigger(self) -> set[str]:
+        return set() if self.backdoor is None else {self.backdoor.finding}
+
+    @property
+    def accusing(self) -> list[Finding]:
+        accusations = [finding for finding, _ in _ACCUSED_OF]
+        accused = [finding for finding in self.findings if finding.finding in accusations]
+        turned = {finding.surface for finding in accused if finding.finding == "below"}
+        return [
+            one for one in accused if not ATTACKS[one.attack].two_sided or one.surface not in turned
+        ]
+
+    @property
+    def false_alarms(self) -> list[Verdict]:
+        return [verdict for verdict in self.held_out if accuses(verdict)]
+
+    @property
+    def standing(self) -> list[Finding]:
+        """Accusations that go beyond what any wrongly accused oracle showed."""
+        strayed = max((alarm.strayed for alarm in self.false_alarms), default=0.0)
+        return [finding for finding in self.accusing if _distance_from_zero(finding) > strayed]
+
+    @property
+    def fallen(self) -> list[Finding]:
+        return [finding for finding in self.accusing if finding not in self.standing]
+
+    @property
+    def undecided(self) -> list[Finding]:
+        """Without those of which another attack on the same surface says more."""
+        settled = {one.surface for one in self.findings if one.finding == "within"}
+        unclear = [one for one in self.findings if one.finding == "unclear"]
+        return [one for one in unclear if one.surface not in settled]
+
+    @property
+    def blind(self) -> bool:
+        """No test shows by the untouched model, or by its power, that it can see something."""
+        return not any(
+            found.smallest_visible <= NOTABLE_LEAK
+            or (found.finding == "within" and found.untouched is not None)
+            for found in (finding.comparison for finding in self.findings)
+        )
+
+    def doubted(self, verdict: str) -> bool:
+        told = self.ulira is not None and ends(self.ulira)[0] > self.ulira.metric.best
+        odd = self.guard is not None and self.guard.broken
+        return told or (odd and verdict == FORGOTTEN)
+
+    @property
+    def strongest(self) -> Finding:
+        """The accusation that lies furthest out, else the test that had most to find."""
+        candidates = self.standing or self.fallen or self.undecided or self.findings
+        return max(candidates, key=_weight)
+
+
+_ACCUSED_OF = (("leak", NOT_FORGOTTEN), ("reduced leak", PARTLY), ("below", OVER_FORGOTTEN))
+_BY_GRAVITY = ("nothing to see", "unclear", "within", "below", "reduced leak", "leak")
+
+
+def _distance_from_zero(finding: Finding) -> float:
+    low, high = ends(finding.comparison.difference)
+    return max(low, -high)
+
+
+def _weight(finding: Finding) -> tuple[int, float]:
+    """First by gravity, then by size: of the difference, or of the leak before the removal."""
+    found = finding.comparison
+    gravity = _BY_GRAVITY.index(found.finding)
+    if gravity > _BY_GRAVITY.index("within"):
+        return gravity, abs(found.difference.value)
+    return gravity, (found.untouched_difference or found.difference).value
+
+
+def samples_factor(rules: Rules) -> int:
+    """The error shrinks with the root of the number of samples, if it comes from samples.
+
+    Every undecided test must tell its candidate from the untouched model; where nothing
+    was seen at all, one test must be able to see a notable leak.
+    """
+    if rules.undecided:
+        return max(math.ceil(_FOR_POWER * _reach(one) ** 2) for one in rules.undecided)
+    if rules.findings and rules.blind:
+        best = min(finding.comparison.smallest_visible for finding in rules.findings)
+        return math.ceil((best / NOTABLE_LEAK) ** 2)
+    return 1
+
+
+def _reach(finding: Finding) -> float:
+    """Half of the wider interval, in units of the leak before the removal."""
+    found = finding.comparison
+    assert found.untouched_difference is not None
+    assert found.reduction is not None
+    widths = [high - low for low, high in map(ends, (found.difference, found.reduction))]
+    return max(widths) / 2 / found.untouched_difference.value
+
+
+_FOR_POWER = 2.0  # (z + z_0.8)^2 / z^2 lies between 1.7 and 2.1 for one to ten tests
