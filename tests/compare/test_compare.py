@@ -17,15 +17,15 @@ from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.methods import RECORD
 from helpers.toys import tensor_digests
-from pfedul.compare import Comparing, compare, worker
-from pfedul.compare.budget import with_budget
-from pfedul.compare.cells import cells_of, options_of, seeds_of
+from pfedul.compare import Comparison, compare, worker
+from pfedul.compare.cells import cells_of, options_of, seeds_of, with_budget
 from pfedul.compare.document import leaks, method_rows, stored_bytes
 from pfedul.compare.dots import dots_of
 from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
-from pfedul.compare.process import Children, child_of, listened, send, threads_for
+from pfedul.compare.process import CellTask, Children, child_of, listen, send, threads_for
 from pfedul.errors import PfedulError
+from pfedul.unlearn.base import Needs
 from pfedul.unlearn.methods import METHODS
 
 FEW = "none,one-more-round,pfedul,ga-naive:rounds=2"
@@ -45,7 +45,7 @@ def start(tmp_path_factory) -> Path:
 def found(start):
     with deep_again(start) as federation:
         before = tensor_digests(start)
-        asked = Comparing(federation, (TARGET,), cells_of([FEW], [None, 1]), workers=2)
+        asked = Comparison(federation, (TARGET,), cells_of([FEW], [None, 1]), workers=2)
         folder, document = compare(asked, quiet, quiet)
         after = {name: sha for name, sha in tensor_digests(start).items() if name in before}
         assert after == before
@@ -83,12 +83,14 @@ def test_pfedul_takes_the_options_of_forget():
 
 
 @pytest.mark.parametrize(
-    ("wish", "sentence"),
+    ("text", "sentence"),
     [
         ("magic", "Unknown method 'magic'"),
         ("", "Name at least one method"),
-        ("pfedul:magic=1", "pfedul has no option 'magic'"),
-        ("pfedul:alpha=x", "--alpha takes a number"),
+        ("pfedul:magic=1", "The method 'pfedul' has no option 'magic'"),
+        ("pfedul:alpha=x", "Option 'alpha' of the method 'pfedul' takes a value of type float"),
+        ("pfedul:seed=1", "has no option 'seed' in a comparison"),
+        ("pfedul:alpha", "needs a value for 'alpha'"),
         ("ga-naive:rounds=x", "takes a value of type int"),
         ("pfedul,,none", "A name is missing in 'pfedul,,none'"),
         ("pfedul,", "A name is missing in 'pfedul,'"),
@@ -97,9 +99,9 @@ def test_pfedul_takes_the_options_of_forget():
         ("pfedul:+recalibrate", "No options stand behind the colon"),
     ],
 )
-def test_a_wish_that_cannot_be_read_gets_a_sentence(wish, sentence):
+def test_a_list_that_cannot_be_read_gets_a_sentence(text, sentence):
     with pytest.raises(PfedulError, match=sentence):
-        cells_of([wish], [None])
+        cells_of([text], [None])
 
 
 def test_a_cell_does_what_forget_does(start, found, tmp_path):
@@ -142,7 +144,7 @@ def test_a_second_call_works_on_nothing_that_is_finished(start, found):
     assert len(files) == 8
     told = []
     with deep_again(start) as federation:
-        asked = Comparing(federation, (TARGET,), cells_of([FEW], [None, 1]), workers=2)
+        asked = Comparison(federation, (TARGET,), cells_of([FEW], [None, 1]), workers=2)
         again, other = compare(asked, quiet, lambda done, of, now: told.append((done, of, now)))
     assert again == folder
     assert told == [(8, 8, "")]
@@ -159,11 +161,11 @@ def test_an_interrupted_comparison_goes_on(start, found, tmp_path):
             raise KeyboardInterrupt
 
     with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
-        compare(Comparing(federation, (TARGET,), cells, workers=1), quiet, interrupt)
+        compare(Comparison(federation, (TARGET,), cells, workers=1), quiet, interrupt)
     kept = list((run / "comparisons").rglob("result.json"))
     assert 2 <= len(kept) < 4
     with deep_again(run) as federation:
-        _, document = compare(Comparing(federation, (TARGET,), cells, workers=2), quiet, quiet)
+        _, document = compare(Comparison(federation, (TARGET,), cells, workers=2), quiet, quiet)
     mine = {row["label"]: row["mean_excess"] for row in document["methods"]}
     whole = {row["label"]: row for row in found[1]["cells"] if row["seed"] is None}
     assert mine == {label: whole[label]["mean_excess"] for label in mine}
@@ -182,7 +184,7 @@ def test_a_method_that_fails_is_a_row_that_says_so(start, tmp_path):
     run = without_comparisons(start, tmp_path / "run")
     cells = cells_of([f"none,{DIVERGES}"], [None])
     with deep_again(run) as federation:
-        folder, document = compare(Comparing(federation, (TARGET,), cells), quiet, quiet)
+        folder, document = compare(Comparison(federation, (TARGET,), cells), quiet, quiet)
         none, failed = document["methods"]
         assert none["failure"] is None
         assert "'ga-naive' diverged" in failed["failure"]
@@ -192,19 +194,19 @@ def test_a_method_that_fails_is_a_row_that_says_so(start, tmp_path):
         ]
         file = folder / cells[1].key / "result.json"
         kept, told = file.stat().st_mtime_ns, []
-        asked = Comparing(federation, (TARGET,), cells)
+        asked = Comparison(federation, (TARGET,), cells)
         compare(asked, quiet, lambda done, of, now: told.append((done, of, now)))
     assert told == [(2, 2, "")]
     assert file.stat().st_mtime_ns == kept
 
 
 def test_a_failure_that_is_not_the_methods_own_is_tried_again(monkeypatch, tmp_path):
-    def no_room(_order, _tell):
+    def no_room(_task, _on_stage):
         raise PfedulError("No space left.")
 
-    monkeypatch.setattr(worker, "_found", no_room)
-    order = SimpleNamespace(folder=tmp_path, key="none", label="none", options=options_of("none"))
-    assert worker.carry_out(order, quiet) == {"failure": "No space left."}
+    monkeypatch.setattr(worker, "_result", no_room)
+    task = CellTask("none", "none", options_of("none"), None, SimpleNamespace(folder=tmp_path))
+    assert worker.carry_out(task, quiet) == {"failure": "No space left."}
     assert not list(tmp_path.iterdir())
 
 
@@ -212,7 +214,7 @@ def test_what_earlier_calls_found_stays_on_the_page_behind_what_is_asked_for(sta
     """Also with other seeds: the row of a method is over all seeds that are there."""
     folder, _ = found
     with deep_again(start) as federation:
-        asked = Comparing(federation, (TARGET,), cells_of(["pfedul"], [None]))
+        asked = Comparison(federation, (TARGET,), cells_of(["pfedul"], [None]))
         again, document = compare(asked, quiet, quiet)
     assert again == folder
     rows = [(row["label"], row["asked"], row["seeds"]) for row in document["methods"]]
@@ -279,6 +281,7 @@ def test_rows_over_seeds_are_means_and_failures_are_counted():
         for name in (
             *("largest_excess", "remaining_accuracy", "cfi", "lowest_ratio", "highest_ratio"),
             *("seconds", "cpu_seconds", "rounds", "bytes_sent", "bytes_stored"),
+            *("shared_accuracy_before", "shared_accuracy_after"),
         )
     }
     rows = method_rows(
@@ -301,15 +304,15 @@ def test_what_training_keeps_is_counted_by_record(tmp_path):
         file.write_bytes(b"x" * size)
     pfedul = METHODS["pfedul"]
     assert stored_bytes(tmp_path, pfedul) == 7
-    assert stored_bytes(tmp_path, replace(pfedul, needs=("fisher", "norms"))) == 57
+    assert stored_bytes(tmp_path, replace(pfedul, needs=Needs(records=("fisher", "norms")))) == 57
     assert stored_bytes(tmp_path, METHODS["none"]) == 0
 
 
 def test_what_knot_keeps_is_that_of_the_run_it_branched_from(tmp_path):
-    """Of two clusters one model more than an ordinary run has, and all checkpoints."""
+    """With two clusters one model more than an ordinary run has, and all checkpoints."""
     run = trained(tmp_path / "run", record="fisher", participation=0.5, rounds=4)
     with deep_again(run) as federation:
-        asked = Comparing(federation, (TARGET,), cells_of(["knot,none"], [None]), workers=2)
+        asked = Comparison(federation, (TARGET,), cells_of(["knot,none"], [None]), workers=2)
         folder, document = compare(asked, quiet, quiet)
     (base,) = folder.glob("base-*")
     checkpoints = [file.stat().st_size for file in (base / "records/clusters").rglob("*.*")]
@@ -399,11 +402,12 @@ def test_all_may_stand_in_a_list_and_wrong_words_are_named():
     with pytest.raises(PfedulError, match="takes yes or no, not 'maybe'"):
         cells_of(["pfedul:no-recalibration=maybe"], [None])
     assert options_of("pfedul:no-recalibration=1").no_recalibration
+    assert options_of("pfedul:no-recalibration").no_recalibration
     assert not options_of("pfedul:no-recalibration=no").no_recalibration
 
 
 @pytest.mark.usefixtures("found")
-def test_a_branch_that_was_half_copied_is_copied_anew(start, tmp_path):
+def test_a_branch_that_was_half_copied_is_copied_again(start, tmp_path):
     run = copied(start, tmp_path / "run")
     cells = cells_of(["none"], [None])
     place = next((run / "comparisons").iterdir()) / cells[0].key
@@ -411,13 +415,13 @@ def test_a_branch_that_was_half_copied_is_copied_anew(start, tmp_path):
     (place / "branch.new").mkdir(parents=True)
     shutil.copy(run / "ledger.db", place / "branch.new" / "ledger.db")
     with deep_again(run) as federation:
-        _, document = compare(Comparing(federation, (TARGET,), cells), quiet, quiet)
+        _, document = compare(Comparison(federation, (TARGET,), cells), quiet, quiet)
     assert document["methods"][0]["failure"] is None
     assert not (place / "branch.new").exists()
 
 
 class Called:
-    """Pickled, a call: it is made when the process of a cell reads its order."""
+    """Pickled, a call: it is made when the process of a cell reads its task."""
 
     def __init__(self, function, *words) -> None:
         self._call = function, words
@@ -428,12 +432,11 @@ class Called:
 
 @contextmanager
 def cell_at(folder: Path, work: Called, children: Children | None = None):
-    """The process of a cell, given an order whose bench is the work."""
-    order = SimpleNamespace(
-        folder=folder, key="none", label="none", options=None, bench=pickle.dumps(work)
-    )
+    """The process of a cell, given a task whose bench is the work."""
+    common = SimpleNamespace(folder=folder, bench=pickle.dumps(work))
+    task = CellTask("none", "none", None, None, common)
     with TemporaryFile() as log, child_of(children or Children(), log) as child:
-        send(child, order)
+        send(child, task)
         yield child
 
 
@@ -445,7 +448,7 @@ def test_the_process_of_a_cell_ends_with_its_comparison(tmp_path):
 
 def test_the_process_of_a_cell_ends_in_order_when_it_is_done(tmp_path):
     with cell_at(tmp_path, Called(options_of, "nosuch")) as child:
-        assert "Unknown method" in listened(child, quiet)["failure"]
+        assert "Unknown method" in listen(child, quiet)["failure"]
         assert child.wait(timeout=120) == 0
 
 
@@ -490,12 +493,12 @@ def test_a_base_in_clusters_is_trained_for_knot(start, tmp_path):
     run = without_comparisons(start, tmp_path / "run")
     with deep_again(run) as federation:
         cells = cells_of(["knot"], [None])
-        folder, document = compare(Comparing(federation, (TARGET,), cells), quiet, quiet)
+        folder, document = compare(Comparison(federation, (TARGET,), cells), quiet, quiet)
         assert not federation.clusters.several
     row = document["methods"][0]
     assert row["failure"] is None
     assert row["rounds"] == 4
     assert row["own_base"]
-    assert [dot.label for dot in dots_of(document) if dot.named] == ["knot †"]
+    assert [dot.label for dot in dots_of(document) if dot.number] == ["knot †"]
     assert any("run of its own" in note for note in document["cells"][0]["notes"])
     assert len(list(folder.glob("base-*"))) == 1

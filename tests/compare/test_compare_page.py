@@ -3,16 +3,14 @@
 import re
 from importlib.resources import files
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure as Canvas
 
 from helpers.comparison_documents import cell, comparison, failed
 from pfedul.compare.dots import picture_of
 from pfedul.compare.page import comparison_page
-from pfedul.compare.placing import Field, groups, placed
 from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter
-from pfedul.compare.words import amount, short_labels
+from pfedul.compare.tables import amount, short_labels
 from pfedul.report.blocks import Table
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
@@ -125,32 +123,20 @@ def test_the_picture_explains_itself(drawn):
     assert "fedper on digits, 3 rounds\nc0 forgotten" in drawn.axes[0].get_title(loc="left")
 
 
-def test_names_in_the_picture_are_apart_and_inside(drawn):
-    axes = drawn.axes[0]
-    boxes = [text.get_window_extent() for text in axes.texts]
-    frame = axes.get_window_extent()
-    assert len(boxes) > 1
-    for place, box in enumerate(boxes):
-        assert frame.x0 <= box.x0 < box.x1 <= frame.x1
-        assert frame.y0 <= box.y0 < box.y1 <= frame.y1
-        assert not any(box.overlaps(other) for other in boxes[:place])
+def test_every_method_has_its_number_in_the_picture_and_its_name_in_the_legend(drawn):
+    numbers = [text.get_text() for text in drawn.axes[0].texts]
+    assert sorted(" ".join(numbers).split(), key=int) == [str(number) for number in range(1, 10)]
+    assert "1 2 3 4 5 6 7 8" in numbers
+    names = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert "1 method-0" in names
+    assert "9 knot †" in names
+
+
+def test_what_failed_keeps_its_number_and_has_no_dot():
+    cells = [cell("pga", 0.1), failed("fused", "Diverged."), cell("none", 0.3)]
+    dots = picture_of(comparison(cells=cells)).numbered
+    assert [(dot.number, dot.label) for dot in dots] == [(1, "pga"), (3, "none")]
 
 
 def test_a_picture_without_a_method_is_drawn_all_the_same():
     assert "<svg" in as_html(comparison_page(comparison(cells=[failed("pga", "Diverged.")])))
-
-
-def test_names_keep_off_bars_and_dots():
-    field = Field(
-        (0, 0, 400, 400), np.array([[195.0, 195, 205, 205]]), np.array([[100.0, 200, 300, 200]])
-    )
-    boxes, lines = placed(field, np.array([[200.0, 200.0]]), np.array([[60.0, 10.0]]))
-    left, low, right, high = boxes[0]
-    assert low > 200 or high < 200
-    assert right < 195 or left > 205 or low > 205 or high < 195
-    assert lines.shape == (1, 4)
-
-
-def test_points_that_lie_on_each_other_are_one_group():
-    points = np.array([[0.0, 0.0], [50.0, 0.0], [1.0, 1.0]])
-    assert groups(points, 3.0) == [[0, 2], [1]]

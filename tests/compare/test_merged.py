@@ -3,8 +3,8 @@
 import pytest
 
 from helpers.comparison_documents import cell, comparison, reference
+from pfedul.compare.document import merged
 from pfedul.compare.dots import picture_of
-from pfedul.compare.merged import merged
 from pfedul.compare.page import comparison_page
 from pfedul.errors import PfedulError
 from pfedul.report.markdown import as_markdown

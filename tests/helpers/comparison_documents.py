@@ -10,7 +10,8 @@ Row = dict[str, Any]
 
 
 def figures(excess: float, pps: float = 1.0) -> Row:
-    return {**dict.fromkeys(FIGURES, 1.0), "mean_excess": excess, "pps": pps}
+    shared = {"shared_accuracy_before": None, "shared_accuracy_after": None}
+    return {**dict.fromkeys(FIGURES, 1.0), **shared, "mean_excess": excess, "pps": pps}
 
 
 def reached(auc: float) -> list[Row]:

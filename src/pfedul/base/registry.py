@@ -177,9 +177,9 @@ def _parse_options(owner: str, options: type[Any], text: str) -> Any:
     known = typing.get_type_hints(options)
     given: dict[str, Any] = {}
     for position, item in enumerate(part for part in text.split(",") if part.strip()):
-        if item.strip() in known:
-            raise PfedulError(f"The {owner} needs a value for '{item.strip()}': {item.strip()}=...")
-        key, value = _key_and_value(item, position, list(known))
+        key, value = _key_and_value(item, position, known)
+        if value is None:
+            raise PfedulError(f"The {owner} needs a value for '{key}': {key}=...")
         if key not in known:
             can = f"it takes: {', '.join(known)}" if known else "it takes no options"
             raise PfedulError(f"The {owner} has no option '{key}'; {can}.")
@@ -187,13 +187,15 @@ def _parse_options(owner: str, options: type[Any], text: str) -> Any:
     return make_options(owner, options, **given)
 
 
-def _key_and_value(item: str, position: int, known: list[str]) -> tuple[str, str]:
-    key, equals, value = item.partition("=")
+def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Keys may be written with hyphens, and an option that is true without a value."""
+    name, equals, value = (part.strip() for part in item.partition("="))
+    key = name.replace("-", "_") if name.replace("-", "_") in known else name
     if equals:
-        return key.strip(), value.strip()
-    if position == 0 and known:
-        return known[0], item.strip()
-    return item.strip(), ""
+        return key, value
+    if key in known:
+        return key, "true" if known[key] is bool else None
+    return (next(iter(known)), name) if position == 0 and known else (name, "")
 
 
 def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
@@ -201,7 +203,7 @@ def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
         return _CONVERTERS[_plain_type(wanted)](value)
     except ValueError:
         kind = _plain_type(wanted)
-        words = "whole numbers joined by +" if kind is tuple else f"a value of type {kind.__name__}"
+        words = _KINDS.get(kind, f"a value of type {kind.__name__}")
         raise PfedulError(f"Option '{key}' of the {owner} takes {words}, not '{value}'.") from None
 
 
@@ -214,11 +216,15 @@ def _plain_type(wanted: Any) -> type:
 
 
 def _to_bool(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
+    if text.lower() not in {*_YES, *_NO}:
         raise ValueError(text)
-    return text.lower() == "true"
+    return text.lower() in _YES
 
 
+_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
+
+
+_KINDS: dict[type, str] = {tuple: "whole numbers joined by +", bool: "yes or no"}
 _CONVERTERS: dict[type, Any] = {
     int: int,
     float: float,

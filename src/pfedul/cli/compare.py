@@ -67,7 +67,7 @@ def compare(
     has what earlier calls found about the same clients.
     """
     # Imported here: this takes a second that other commands do not need.
-    from pfedul.compare import Comparing
+    from pfedul.compare import Comparison
     from pfedul.compare import compare as run_comparison
     from pfedul.compare.cells import cells_of, seeds_of
     from pfedul.compare.page import check_writable, write_pages
@@ -76,11 +76,11 @@ def compare(
     refuse_nodes(run)
     with opened(run, data_root) as federation:
         cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
-        comparing = Comparing(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
+        comparison = Comparison(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
         if save is not None:
             check_writable(save)
         with progress() as (on_stage, on_cell):
-            folder, document = run_comparison(comparing, on_stage, on_cell)
+            folder, document = run_comparison(comparison, on_stage, on_cell)
     with waiting("Writing the page"):
         files = write_pages(document, folder)
         if save is not None:

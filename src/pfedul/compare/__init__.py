@@ -1,8 +1,8 @@
 """Comparison: every method from one checkpoint of a run, each in a branch of its own.
 
 A *cell* is a method with its options and a seed. It forgets in a branch of the run, in
-a process of its own, and is audited there against the same oracles as all others.
+its own process, and is audited there against the same oracles as all others.
 """
 
-from pfedul.compare.comparing import Comparing as Comparing
-from pfedul.compare.comparing import compare as compare
+from pfedul.compare.cells import Comparison as Comparison
+from pfedul.compare.comparison import compare as compare

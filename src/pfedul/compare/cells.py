@@ -9,25 +9,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pfedul.base.options import option_name, plain_type
+from pfedul.audit.models import check_ready
 from pfedul.base.randomness import derive_seed
+from pfedul.base.registry import FreeName, write
 from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
+from pfedul.run.run import Run
 from pfedul.unlearn.base import Method
+from pfedul.unlearn.checks import check_method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.outcome import StageCost, spent_by_method
+
+Result = dict[str, Any]
+"""The result of a cell as plain data; `failure` has the sentence if the method failed."""
 
 ALL = "all"
 RECALIBRATE = "+recalibrate"
+UNIT = "pfedul"
+"""The cell whose CPU time is the unit of budgets."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method with its options and one seed; `label` is how it was asked for."""
+    """One method with its options and one seed; `label` is how the user wrote it."""
 
     label: str
     options: ForgetOptions
@@ -47,37 +56,32 @@ class Cell:
         return f"{self.method.name}-{digest(words.encode())[:10]}"
 
 
-def cells_of(wishes: Iterable[str], seeds: Sequence[int | None]) -> list[Cell]:
-    """The cells that are asked for, each once, in the order in which they are."""
-    labels = dict.fromkeys(label for wish in wishes for label in _expanded(wish))
+def cells_of(lists: Iterable[str], seeds: Sequence[int | None]) -> list[Cell]:
+    """The cells of these lists of methods, each once, in the order in which they are named."""
+    labels = dict.fromkeys(label for text in lists for label in _labels(text))
     if not labels:
         raise PfedulError("Name at least one method, or 'all'; see 'pfedul methods'.")
-    cells = {
-        cell.key: cell
-        for label in labels
-        for seed in seeds
-        for cell in [Cell(label, options_of(label, seed))]
-    }
-    return list(cells.values())
+    cells = [Cell(label, options_of(label, seed)) for label in labels for seed in seeds]
+    return list({cell.key: cell for cell in cells}.values())
 
 
 def seeds_of(run_seed: int, count: int) -> list[int | None]:
-    """The run's own seed, and others that no run is likely to have."""
-    further = (derive_seed(run_seed, "compare", number) % 2**31 for number in range(1, count))
-    return [None, *further]
+    """The run's own seed (None), and others that no run is likely to have."""
+    others = (derive_seed(run_seed, "compare", number) % 2**31 for number in range(1, count))
+    return [None, *others]
 
 
-def _expanded(wish: str) -> list[str]:
-    """A list with commas as its parts, and `all` as every method with its variants.
+def _labels(text: str) -> list[str]:
+    """The labels in a list with commas; `all` is every method with its variants.
 
     A comma belongs to options where a key and a value follow it.
 
-    >>> _expanded("none,fine-tune:rounds=2,ascent=3,pfedul")
+    >>> _labels("none,fine-tune:rounds=2,ascent=3,pfedul")
     ['none', 'fine-tune:rounds=2,ascent=3', 'pfedul']
     """
-    parts = [part.strip() for part in re.split(r",(?!\s*[\w-]+=)", wish)]
-    if wish.strip() and any(not part or part.startswith(",") for part in parts):
-        raise PfedulError(f"A name is missing in '{wish}'; put one comma between two methods.")
+    parts = [part.strip() for part in re.split(r",(?!\s*[\w-]+=)", text)]
+    if text.strip() and any(not part or part.startswith(",") for part in parts):
+        raise PfedulError(f"A name is missing in '{text}'; put one comma between two methods.")
     every = [label for method in METHODS for label in (method.name, *method.about.variants)]
     return [label for part in parts if part for label in (every if part == ALL else [part])]
 
@@ -85,41 +89,97 @@ def _expanded(wish: str) -> list[str]:
 def options_of(label: str, seed: int | None = None) -> ForgetOptions:
     """The options of `forget` that a label stands for."""
     text = label.removesuffix(RECALIBRATE)
-    further: dict[str, Any] = {"recalibrate": True} if text != label else {}
     name, colon, rest = text.partition(":")
     if colon and not rest.strip():
         raise PfedulError(
             f"No options stand behind the colon of '{label}'; write '{name}' or '{name}:KEY=VALUE'."
         )
-    if name.strip() == "pfedul":
-        return ForgetOptions(**_forget_values(rest), **further, seed=seed)
-    return ForgetOptions(method=text, **further, seed=seed)
+    if METHODS[name.strip()].does.plans:
+        options = _options_of_forget(name.strip(), text)
+    else:
+        options = ForgetOptions(method=text)
+    return replace(options, seed=seed, recalibrate=text != label)
 
 
-def _forget_values(text: str) -> dict[str, Any]:
-    kinds = {spec.name: plain_type(spec) for spec in fields(ForgetOptions)}
-    values: dict[str, Any] = {}
-    for item in (part.strip() for part in text.split(",") if part.strip()):
-        key, _, value = item.partition("=")
-        name = key.replace("-", "_")
-        if name not in kinds or name in {"method", "seed", "recalibrate"}:
-            raise PfedulError(f"pfedul has no option '{key}'; it takes those of 'pfedul forget'.")
-        values[name] = _converted(name, value, kinds[name])
-    return values
+def _options_of_forget(name: str, text: str) -> ForgetOptions:
+    """A method that plans takes the options of `forget` itself."""
+    options: ForgetOptions = FreeName("method", ForgetOptions).parse(text)[1]
+    usual = ForgetOptions()
+    for other in ("method", "seed", "recalibrate"):
+        if getattr(options, other) != getattr(usual, other):
+            raise PfedulError(f"The method '{name}' has no option '{other}' in a comparison.")
+    return replace(options, method=name)
 
 
-def _converted(name: str, value: str, kind: str) -> Any:
-    if kind == "bool":
-        return _yes_or_no(name, value)
-    try:
-        return {"int": int, "float": float, "str": str}[kind](value)
-    except ValueError:
-        raise PfedulError(f"{option_name(name)} takes a number, not '{value}'.") from None
+def needs_own_base(run: Run, method: Method) -> bool:
+    """Whether the run was trained in another layout than the method needs."""
+    return bool(method.needs.layout) and not run.clusters.several
 
 
-def _yes_or_no(name: str, value: str) -> bool:
-    words = {"": True, "yes": True, "true": True, "1": True}
-    words |= {"no": False, "false": False, "0": False}
-    if value.lower() not in words:
-        raise PfedulError(f"{option_name(name)} takes yes or no, not '{value}'.")
-    return words[value.lower()]
+@dataclass(frozen=True)
+class Comparison:
+    """What to compare; `workers` is the number of cells at a time, by default one per core."""
+
+    run: Run
+    targets: tuple[str, ...]
+    cells: Sequence[Cell]
+    oracles: int = 2
+    workers: int | None = None
+
+    @property
+    def remaining(self) -> list[str]:
+        return [client for client in self.run.clients if client not in self.targets]
+
+    def check(self) -> None:
+        """Refuse what cannot be compared, before anything is trained."""
+        check_ready(self.run, self.targets, "methods are compared")
+        if self.oracles < 2:
+            raise PfedulError("A comparison needs at least 2 oracles: their spread is its measure.")
+        refusals = self.refusals
+        if len(refusals) == len(self.cells):
+            raise PfedulError(_nothing_to_try(list(dict.fromkeys(refusals.values()))))
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Cells that cannot be tried on this run, each with the reason."""
+        reasons = {}
+        for cell in self.cells:
+            if needs_own_base(self.run, cell.method):
+                continue
+            try:
+                check_method(self.run, self.targets, cell.options, ())
+            except PfedulError as error:
+                reasons[cell.key] = str(error)
+        return reasons
+
+
+def _nothing_to_try(reasons: Sequence[str]) -> str:
+    if len(reasons) == 1:
+        return reasons[0]
+    return f"No method that was asked for can be tried on this run; of the first: {reasons[0]}"
+
+
+def budgeted_last(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Cells without and with a budget, which is known when the others are done."""
+    first = [cell for cell in cells if not cell.method.does.budgeted]
+    return first, [cell for cell in cells if cell.method.does.budgeted]
+
+
+def with_budget(cell: Cell, cells: Sequence[Cell], results: Mapping[str, Result]) -> ForgetOptions:
+    """The options of a cell; one with a budget gets the CPU time that pFedUL took.
+
+    Without a result of pFedUL with the same seed the method measures the time itself.
+    """
+    own = METHODS.parse(cell.options.method)[1]
+    if not cell.method.does.budgeted or own.cpu_seconds is not None:
+        return cell.options
+    units = [results.get(c.key) for c in cells if c.label == UNIT and c.seed == cell.seed]
+    sound = [unit for unit in units if unit is not None and unit["failure"] is None]
+    if not sound:
+        return cell.options
+    budget = spent_by_method(stages_of(sound[0]["outcome"])).cpu_seconds
+    return replace(cell.options, method=write(cell.method.name, replace(own, cpu_seconds=budget)))
+
+
+def stages_of(outcome: Mapping[str, Any]) -> dict[str, StageCost]:
+    return {name: StageCost(**cost) for name, cost in outcome["stages"].items()}

@@ -1,7 +1,7 @@
 """The document of a comparison: plain data for the page, for `--json` and for other programs.
 
 One row for each cell and one for each method over its seeds, in the same columns as the
-untouched run and the oracles, each of which is judged beside the other oracles.
+untouched run and the oracles, each of which is judged against the other oracles.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.evidence.document import circumstances, test_row
@@ -18,85 +18,82 @@ from pfedul.audit.judge.case import Examiner
 from pfedul.audit.models import Retrained
 from pfedul.audit.rehearsal import shown_path
 from pfedul.base.threads import one_core
-from pfedul.compare.bases import branched_from, needs_own_base
-from pfedul.compare.budget import cpu_seconds, wall_seconds
-from pfedul.compare.cells import ALL, Cell, cells_of
+from pfedul.compare.cells import ALL, Cell, Comparison, cells_of, needs_own_base, stages_of
+from pfedul.compare.folder import base_of
+from pfedul.compare.shared_model import shared_accuracy
+from pfedul.compare.tables import is_oracle, verdict_words
+from pfedul.errors import PfedulError
 from pfedul.evaluation import preservation
 from pfedul.settings import read_settings
 from pfedul.store.paths import CHECKPOINTS, INIT_FILE
+from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.base import Method
+from pfedul.unlearn.outcome import spent
 
-if TYPE_CHECKING:
-    from pfedul.compare.comparing import Comparing
-    from pfedul.federation import Federation
-
+Json = Mapping[str, Any]
 Row = dict[str, Any]
 
+SHARED_BEFORE, SHARED_AFTER = "shared_accuracy_before", "shared_accuracy_after"
 FIGURES = (
     *("mean_excess", "largest_excess", "remaining_accuracy", "pps", "cfi", "lowest_ratio"),
-    *("highest_ratio", "seconds", "cpu_seconds", "rounds", "bytes_sent", "bytes_stored"),
+    *("highest_ratio", SHARED_BEFORE, SHARED_AFTER, "seconds", "cpu_seconds", "rounds"),
+    *("bytes_sent", "bytes_stored"),
 )
 """Columns with numbers, averaged over seeds."""
 
 
 def document(
-    asked: Comparing,
+    comparison: Comparison,
     earlier: Sequence[Cell],
     folder: Path,
     oracles: Sequence[Retrained],
     examiner: Examiner,
-    results: Mapping[str, Mapping[str, Any]],
+    results: Mapping[str, Json],
 ) -> Row:
-    """All that a comparison found, now and `earlier`, what was asked for now first.
+    """All results, those of the cells of this call before those of `earlier` ones.
 
-    `folder` is where it keeps the runs that cells branched from.
+    `folder` is where the comparison keeps the runs that cells branched from.
     """
-    federation = asked.federation
-    every = [*asked.cells, *earlier]
-    cells = [
+    run, cells = comparison.run, [*comparison.cells, *earlier]
+    rows = [
         {
-            **cell_row(cell, results[cell.key], branched_from(federation, cell.method, folder)),
-            "asked": cell in asked.cells,
-            "own_base": needs_own_base(federation, cell.method),
+            **cell_row(cell, results[cell.key], base_of(run, cell.method, folder)),
+            "asked": cell in comparison.cells,
+            "own_base": needs_own_base(run, cell.method),
         }
-        for cell in every
+        for cell in cells
     ]
-    remaining = [client for client in federation.clients if client not in asked.targets]
-    found = federation.measure(remaining).clients
-    before = {client: score.accuracy for client, score in found.items()}
     return {
-        **circumstances(federation, "comparison", _command(asked, every), "comparison"),
-        "targets": list(asked.targets),
-        "remaining": len(remaining),
-        "personalization": federation.settings.personalization,
-        "data": federation.settings.data,
-        "training_cpu_seconds": _training_seconds(federation),
-        "references": reference_rows(examiner, oracles, before),
-        "methods": method_rows(cells),
-        "cells": cells,
+        **circumstances(run, "comparison", _command(comparison, cells), "comparison"),
+        "targets": list(comparison.targets),
+        "remaining": len(comparison.remaining),
+        "personalization": run.settings.personalization,
+        "data": run.settings.data,
+        "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
+        "references": reference_rows(comparison, examiner, oracles),
+        "methods": method_rows(rows),
+        "cells": rows,
     }
 
 
-def _training_seconds(federation: Federation) -> float:
-    spent = federation.store.ledger.value("SELECT SUM(cpu_seconds) FROM rounds")
-    return float(spent or 0.0)
-
-
-def _command(asked: Comparing, cells: Sequence[Cell]) -> str:
+def _command(comparison: Comparison, cells: Sequence[Cell]) -> str:
     """How to do the same again in a shell."""
-    targets = " ".join(f"--client {target}" for target in asked.targets)
+    targets = " ".join(f"--client {target}" for target in comparison.targets)
     labels = list(dict.fromkeys(cell.label for cell in cells))
-    every = list(dict.fromkeys(cell.label for cell in cells_of([ALL], [None])))
-    methods = ALL if set(labels) == set(every) else shlex.quote(",".join(labels))
+    every = {cell.label for cell in cells_of([ALL], [None])}
+    methods = ALL if set(labels) == every else shlex.quote(",".join(labels))
     seeds = len({cell.seed for cell in cells})
-    run = shown_path(asked.federation.store.path)
-    further = f"--methods {methods} --seeds {seeds} --oracles {asked.oracles}"
-    return f"pfedul compare {run} {targets} {further}"
+    run = shown_path(comparison.run.store.path)
+    options = f"--methods {methods} --seeds {seeds} --oracles {comparison.oracles}"
+    return f"pfedul compare {run} {targets} {options}"
 
 
-def cell_row(cell: Cell, result: Mapping[str, Any], run: Path) -> Row:
-    """One cell in the columns of the table; `run` is the one that it branched from."""
-    base: Row = {
+# Rows
+
+
+def cell_row(cell: Cell, result: Json, base: Path) -> Row:
+    """One cell in the columns of the table; `base` is the run that it branched from."""
+    row: Row = {
         "label": cell.label,
         "method": cell.method.name,
         "control": cell.method.about.control,
@@ -104,39 +101,42 @@ def cell_row(cell: Cell, result: Mapping[str, Any], run: Path) -> Row:
         "failure": result["failure"],
     }
     if result["failure"] is not None:
-        return {**base, "verdict": None, **dict.fromkeys(FIGURES), "tests": [], "notes": []}
+        return {**row, "verdict": None, **dict.fromkeys(FIGURES), "tests": [], "notes": []}
     outcome, tests = result["outcome"], result["tests"]
+    cost = spent(stages_of(outcome))
     return {
-        **base,
+        **row,
         "verdict": result["verdict"]["verdict"],
         "sentence": result["verdict"]["sentence"],
         **leaks(tests),
         **_preserved(outcome["before"], outcome["after"]),
-        "seconds": wall_seconds(outcome),
-        "cpu_seconds": cpu_seconds(outcome),
+        SHARED_BEFORE: result[SHARED_BEFORE],
+        SHARED_AFTER: result[SHARED_AFTER],
+        "seconds": cost.seconds,
+        "cpu_seconds": cost.cpu_seconds,
         "rounds": outcome["rounds"],
         "bytes_sent": outcome["bytes_broadcast"] + outcome["bytes_uploaded"],
-        "bytes_stored": stored_bytes(run, cell.method),
+        "bytes_stored": stored_bytes(base, cell.method),
         "tests": tests,
         "notes": result["notes"],
     }
 
 
-def leaks(tests: Iterable[Mapping[str, Any]]) -> Row:
-    """How far the attacks come beyond what they reach on oracles.
+def leaks(tests: Iterable[Json]) -> Row:
+    """How much better attacks do than on oracles.
 
     `mean_excess` is the mean difference of all attacks on all surfaces, `largest_excess`
     that of the attack and surface on which it is largest. The largest of many noisy
-    figures is above zero for a retrained model, too: read both beside the oracles' own.
+    figures is above zero for a retrained model, too: compare both with the oracles' own.
     """
-    found = [test["difference"]["value"] for test in tests]
-    if not found:
+    excess = [test["difference"]["value"] for test in tests]
+    if not excess:
         return {"mean_excess": None, "largest_excess": None}
-    return {"mean_excess": fmean(found), "largest_excess": max(found)}
+    return {"mean_excess": fmean(excess), "largest_excess": max(excess)}
 
 
 def _preserved(before: Mapping[str, float], after: Mapping[str, float]) -> Row:
-    """Accuracy of those who stay, and what is left of it for each of them."""
+    """Accuracy of the remaining clients, and what each kept of it."""
     both = [client for client in before if client in after]
     kept = preservation({c: before[c] for c in both}, {c: after[c] for c in both})
     ratios = list(kept.ratios.values())
@@ -150,51 +150,62 @@ def _preserved(before: Mapping[str, float], after: Mapping[str, float]) -> Row:
 
 
 def stored_bytes(run: Path, method: Method) -> int:
-    """What training keeps on disk for a method: the files of the records it needs, and where
+    """What training keeps on disk for a method: the files of the records it needs, or where
     it needs clusters the models of all of them but one, and their checkpoints.
     """
-    if "clusters" in method.needs.layout:
-        return _record_bytes(run, Path(CHECKPOINTS).name) + _further_models(run)
-    return _record_bytes(run, *method.needs.records)
+    if "clusters" not in method.needs.layout:
+        return _record_bytes(run, *method.needs.records)
+    # The initial tensors are as large as the shared tensors of one cluster.
+    models = (read_settings(run).clusters - 1) * (run / INIT_FILE).stat().st_size
+    return models + _record_bytes(run, Path(CHECKPOINTS).name)
 
 
-def _record_bytes(run: Path, *wanted: str) -> int:
-    files = (run / "records").rglob("*.safetensors")
-    kinds = {file: file.relative_to(run / "records").parts[0] for file in files}
-    return sum(file.stat().st_size for file, kind in kinds.items() if _is_of(kind, wanted))
-
-
-def _further_models(run: Path) -> int:
-    """The shared tensors of all clusters but one; the initial tensors are as many as one has."""
-    return (read_settings(run).clusters - 1) * (run / INIT_FILE).stat().st_size
-
-
-def _is_of(kind: str, wanted: tuple[str, ...]) -> bool:
-    """`fisher/ID.safetensors` and `fisher-total.safetensors` are both of the record fisher."""
-    return any(kind == name or kind.startswith((f"{name}-", f"{name}.")) for name in wanted)
+def _record_bytes(run: Path, *records: str) -> int:
+    """`fisher/ID.safetensors` and `fisher-total.safetensors` both belong to the record fisher."""
+    sizes = {
+        file.relative_to(run / "records"): file.stat().st_size
+        for file in (run / "records").rglob("*.safetensors")
+    }
+    names = tuple(f"{name}{end}" for name in records for end in "-.")
+    return sum(
+        size
+        for file, size in sizes.items()
+        if file.parts[0] in records or file.parts[0].startswith(names)
+    )
 
 
 def reference_rows(
-    examiner: Examiner, oracles: Sequence[Retrained], before: Mapping[str, float]
+    comparison: Comparison, examiner: Examiner, oracles: Sequence[Retrained]
 ) -> list[Row]:
     """The untouched run and each oracle, judged as the cells are."""
-    case = examiner.case
+    run, case = comparison.run, examiner.case
+    scores = run.measure(comparison.remaining).clients
+    before = {client: score.accuracy for client, score in scores.items()}
+    shared = shared_accuracy(run, comparison.remaining)
     with one_core():
-        rows = [_reference("untouched", examiner, case.candidate, case.oracles)]
-        for place, oracle in enumerate(oracles):
-            others = [model for model in case.oracles if model is not case.oracles[place]]
-            rows.append(_reference(oracle.recipe.name, examiner, case.oracles[place], others))
-    after = [before, *(oracle.accuracies for oracle in oracles)]
-    cost = [0.0, *(oracle.cpu_seconds for oracle in oracles)]
-    return [
-        {**row, **_preserved(before, known), "cpu_seconds": spent}
-        for row, known, spent in zip(rows, after, cost, strict=True)
-    ]
+        rows = [_judged("untouched", examiner, case.candidate, case.oracles)]
+        rows[0] |= {**_preserved(before, before), SHARED_BEFORE: shared, SHARED_AFTER: shared}
+        rows[0] |= {"cpu_seconds": 0.0}
+        for oracle, model in zip(oracles, case.oracles, strict=True):
+            others = [other for other in case.oracles if other is not model]
+            row = _judged(oracle.recipe.name, examiner, model, others)
+            row |= {**_preserved(before, oracle.accuracies), SHARED_BEFORE: shared}
+            row |= {SHARED_AFTER: _shared_of(comparison, oracle)}
+            rows.append({**row, "cpu_seconds": oracle.cpu_seconds})
+    return rows
 
 
-def _reference(name: str, examiner: Examiner, model: Answers, beside: Sequence[Answers]) -> Row:
-    tests = [test_row(finding) for finding in examiner.findings(model, beside)]
-    verdict = examiner.judged(model, beside)
+def _shared_of(comparison: Comparison, oracle: Retrained) -> float | None:
+    """With clusters an oracle has several shared models, of which its state keeps one."""
+    run = comparison.run
+    if run.clusters.several:
+        return None
+    return shared_accuracy(run, comparison.remaining, oracle.state.shared)
+
+
+def _judged(name: str, examiner: Examiner, model: Answers, oracles: Sequence[Answers]) -> Row:
+    tests = [test_row(finding) for finding in examiner.findings(model, oracles)]
+    verdict = examiner.judged(model, oracles)
     return {"label": name, "verdict": verdict.verdict, **leaks(tests), "tests": tests}
 
 
@@ -206,7 +217,7 @@ def method_rows(cells: Sequence[Row]) -> list[Row]:
 
 def _over_seeds(cells: Sequence[Row]) -> Row:
     sound = [cell for cell in cells if cell["failure"] is None]
-    failed = [cell["failure"] for cell in cells if cell["failure"] is not None]
+    failures = [cell["failure"] for cell in cells if cell["failure"] is not None]
     first = cells[0]
     return {
         "label": first["label"],
@@ -215,21 +226,80 @@ def _over_seeds(cells: Sequence[Row]) -> Row:
         "asked": any(cell["asked"] for cell in cells),
         "own_base": first["own_base"],
         "seeds": len(cells),
-        "failed": len(failed),
-        "failure": failed[0] if failed else None,
+        "failed": len(failures),
+        "failure": failures[0] if failures else None,
         "verdicts": [cell["verdict"] for cell in sound],
-        **{name: mean_of(cell[name] for cell in sound) for name in FIGURES},
-        "spread": {name: spread_of(cell[name] for cell in sound) for name in FIGURES},
+        **_means(sound, FIGURES),
     }
 
 
-def mean_of(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+def _means(rows: Sequence[Json], names: Iterable[str]) -> Row:
+    """The mean of each figure over the rows that have it, and its standard deviation."""
+    values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
+    means = {name: fmean(some) if some else None for name, some in values.items()}
+    spread = {name: pstdev(some) if len(some) > 1 else None for name, some in values.items()}
+    return {**means, "spread": spread}
 
 
-def spread_of(values: Iterable[float | None]) -> float | None:
-    """The standard deviation of those that are known; None of fewer than two."""
-    known = [value for value in values if value is not None]
-    return pstdev(known) if len(known) > 1 else None
+# Several runs
+
+
+def merged(documents: Sequence[Json]) -> Row:
+    """One document of several, of the same federation trained with several seeds.
+
+    Only this shows how much of a difference between methods is luck in the training. Rows of
+    methods and of the untouched runs are means over all runs. Oracles of different runs have
+    only their names in common, so one row is the mean over all of them, and each has a row in
+    `reference_cells`.
+    """
+    _check_alike(documents)
+    cells = [{**cell, "seed": one["seed"]} for one in documents for cell in one["cells"]]
+    references = [{**row, "seed": one["seed"]} for one in documents for row in one["references"]]
+    return {
+        **documents[0],
+        "made_at": max(one["made_at"] for one in documents),
+        "targets": list(dict.fromkeys(name for one in documents for name in one["targets"])),
+        "runs": [{key: one[key] for key in ("seed", "targets")} for one in documents],
+        "command": "\n".join(one["command"] for one in documents),
+        "configuration": "\n".join(map(_configuration, documents)),
+        "training_cpu_seconds": fmean(one["training_cpu_seconds"] for one in documents),
+        "references": _mean_references(references),
+        "reference_cells": [{**row, "tests": []} for row in references],
+        "methods": method_rows(cells),
+        "cells": cells,
+    }
+
+
+def _check_alike(documents: Sequence[Json]) -> None:
+    first = documents[0]
+    for other in documents[1:]:
+        for key in ("data", "personalization", "rounds"):
+            if other[key] != first[key]:
+                raise PfedulError(
+                    f"These comparisons differ in {key} ({first[key]}, {other[key]}); "
+                    "merge those of one federation with several seeds."
+                )
+
+
+def _configuration(one: Json) -> str:
+    heading = f"# The run with seed {one['seed']}, of which {', '.join(one['targets'])}"
+    return f"{heading} is forgotten:\n{one['configuration']}"
+
+
+def _mean_references(rows: Sequence[Json]) -> list[Row]:
+    """Figures are means; verdicts and tests are those of all runs."""
+    groups = {
+        "untouched": [row for row in rows if not is_oracle(row)],
+        "oracles": [row for row in rows if is_oracle(row)],
+    }
+    return [
+        {
+            "label": label,
+            "verdict": verdict_words([row["verdict"] for row in group]),
+            "verdicts": [row["verdict"] for row in group],
+            **_means(group, [name for name in FIGURES if name in group[0]]),
+            "tests": [test for row in group for test in row["tests"]],
+        }
+        for label, group in groups.items()
+        if group
+    ]

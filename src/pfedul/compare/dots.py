@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pfedul.compare.words import is_oracle, marked, setting, short_labels, who
+from pfedul.compare.tables import is_oracle, marked, setting, short_labels, who
 
 Json = Mapping[str, Any]
 
 TITLE = "Forgetting against preservation"
 
+Point = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class Dot:
-    """One method or reference in the picture; `spread` is that over seeds, across and up."""
+    """One method or reference; `number` is 0 for references, whose marks the legend explains.
+
+    `spread` is the standard deviation over seeds, across and up.
+    """
 
     label: str
     x: float
     y: float
     series: str
-    spread: tuple[float, float] = (0.0, 0.0)
-
-    @property
-    def named(self) -> bool:
-        """References are told by their marks: the legend says which is which."""
-        return self.series in {"method", "control"}
+    spread: Point = (0.0, 0.0)
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,41 +39,65 @@ class Picture:
     seeds: int
 
     @property
-    def band(self) -> tuple[float, float] | None:
-        """From the first to the last oracle, of all runs."""
+    def numbered(self) -> list[Dot]:
+        return [dot for dot in self.dots if dot.number]
+
+    @property
+    def band(self) -> Point | None:
+        """From the first to the last oracle of all runs."""
         oracles = [dot.x for dot in self.dots if dot.series == "oracle"]
         return (min(oracles), max(oracles)) if oracles else None
 
 
-def picture_of(found: Json) -> Picture:
+def picture_of(document: Json) -> Picture:
     """The picture of a comparison, not drawn yet."""
-    seeds = max((row["seeds"] for row in found["methods"]), default=1)
-    title = f"{TITLE}: {setting(found)}\n{who(found)}"
-    return Picture(title, tuple(dots_of(found)), seeds)
+    seeds = max((row["seeds"] for row in document["methods"]), default=1)
+    title = f"{TITLE}: {setting(document)}\n{who(document)}"
+    return Picture(title, tuple(dots_of(document)), seeds)
 
 
-def dots_of(found: Json) -> list[Dot]:
-    """What is drawn: methods that came to a result, every oracle, the untouched run."""
-    each = found.get("reference_cells", found["references"])
-    untouched = [row for row in found["references"] if not is_oracle(row)]
-    oracles = [row for row in each if is_oracle(row)]
-    names = short_labels(row["label"] for row in found["methods"])
-    rows = [
-        *((row, row["label"], "untouched") for row in untouched),
-        *((row, row["label"], "oracle") for row in oracles),
-        *((row, names[row["label"]], _kind(row)) for row in found["methods"]),
+def dots_of(document: Json) -> list[Dot]:
+    """The untouched run, every oracle, and the methods that came to a result.
+
+    Methods have the numbers of their rows in the tables.
+    """
+    oracles = document.get("reference_cells", document["references"])
+    rows = [row for row in document["references"] if not is_oracle(row)]
+    rows += [row for row in oracles if is_oracle(row)]
+    names = short_labels(row["label"] for row in document["methods"])
+    dots = [
+        _dot(row, row["label"], "oracle" if is_oracle(row) else "untouched", number=0)
+        for row in rows
     ]
-    return [
-        Dot(marked(row, name), row["mean_excess"], row["pps"], series, _spread(row))
-        for row, name, series in rows
-        if row["mean_excess"] is not None and row["pps"] is not None
+    dots += [
+        _dot(row, names[row["label"]], "control" if row["control"] else "method", number)
+        for number, row in enumerate(document["methods"], start=1)
     ]
+    return [dot for dot in dots if dot is not None]
 
 
-def _kind(row: Json) -> str:
-    return "control" if row["control"] else "method"
+def _dot(row: Json, name: str, series: str, number: int) -> Dot | None:
+    if row["mean_excess"] is None or row["pps"] is None:
+        return None
+    spread = row.get("spread", {})
+    across, up = spread.get("mean_excess") or 0.0, spread.get("pps") or 0.0
+    return Dot(marked(row, name), row["mean_excess"], row["pps"], series, (across, up), number)
 
 
-def _spread(row: Json) -> tuple[float, float]:
-    found = row.get("spread", {})
-    return found.get("mean_excess") or 0.0, found.get("pps") or 0.0
+def crowds(points: Sequence[Point], near: Point) -> list[list[int]]:
+    """Groups of points that touch, directly or through others: their indices, left to right.
+
+    >>> crowds([(9, 0), (0, 0), (30, 0), (15, 1)], near=(8, 4))
+    [[1], [0, 3], [2]]
+    """
+    groups: list[list[int]] = []
+    for index in sorted(range(len(points)), key=lambda index: points[index]):
+        touching = [group for group in groups if any(_touch(points, index, i, near) for i in group)]
+        groups = [group for group in groups if group not in touching]
+        members = [i for group in touching for i in group]
+        groups.append([*sorted(members, key=lambda i: points[i]), index])
+    return groups
+
+
+def _touch(points: Sequence[Point], one: int, two: int, near: Point) -> bool:
+    return all(abs(points[one][axis] - points[two][axis]) < near[axis] for axis in (0, 1))

@@ -1,9 +1,9 @@
-"""Where a comparison keeps its branches and results: RUN/comparisons/KEY, one folder for each cell.
+"""Where a comparison keeps its branches and results: RUN/comparisons/KEY, one folder per cell.
 
 KEY stands for the targets, the tensors of the run and the version of pfedul: after another
-round, or with another version, it is another comparison. A branch in which a cell has not
-finished still has the targets in it, and results name clients; so whole comparisons go when
-one of their clients is forgotten (audit/places.py).
+round, or with another version, it is another comparison. An unfinished branch still has the
+targets in it, and results name clients, so a whole comparison is deleted when one of its
+clients is forgotten (store/copies.py).
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pfedul.base.tensorfile import digest
-from pfedul.compare.cells import ALL, Cell, cells_of, options_of
+from pfedul.compare.cells import ALL, Cell, Result, cells_of, needs_own_base, options_of
+from pfedul.run.run import Run
 from pfedul.store.copies import CLIENTS_FILE
 from pfedul.store.folder import own_errors
 from pfedul.store.paths import COMPARISONS
+from pfedul.unlearn.base import Method
 from pfedul.version import __version__
 
-if TYPE_CHECKING:
-    from pfedul.federation import Federation
-
-FORMAT = 2
-"""Of results: those of another version of pfedul are worked out anew, from the same branch."""
+FORMAT = 3
+"""The format of results; those in another format are worked out again, from the same branch."""
 
 RESULT_FILE = "result.json"
 BRANCH = "branch"
@@ -33,46 +32,55 @@ PAGE_FILE, MARKDOWN_FILE, JSON_FILE = "comparison.html", "comparison.md", "compa
 SCATTER_FILE = "scatter.png"
 
 
-def folder_of(federation: Federation, targets: Sequence[str], oracles: int) -> Path:
-    """The folder of this comparison, made if need be."""
-    state = federation.store.state_digest(), federation.rounds, __version__
-    words = [sorted(targets), oracles, *state]
-    place = federation.store.path / COMPARISONS / digest(json.dumps(words).encode())[:16]
-    with own_errors(place):
-        place.mkdir(parents=True, exist_ok=True)
-        write_json(place / CLIENTS_FILE, federation.clients)
-    return place
+def folder_of(run: Run, targets: Sequence[str], oracles: int) -> Path:
+    """The folder of this comparison; it is made if there is none."""
+    words = [sorted(targets), oracles, run.store.state_digest(), run.rounds, __version__]
+    folder = run.store.path / COMPARISONS / digest(json.dumps(words).encode())[:16]
+    with own_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / CLIENTS_FILE, run.clients)
+    return folder
 
 
-def read_result(folder: Path, cell: Cell) -> dict[str, Any] | None:
-    """What a finished cell found; None where it has not finished, or found it in another form."""
-    file = folder / cell.key / RESULT_FILE
+def base_of(run: Run, method: Method, folder: Path) -> Path:
+    """The run that cells of a method branch from."""
+    if not needs_own_base(run, method):
+        return run.store.path
+    words = json.dumps(dict(method.needs.layout), sort_keys=True)
+    return folder / f"base-{digest(words.encode())[:10]}"
+
+
+def read_result(folder: Path, cell: Cell) -> Result | None:
+    """The result of a cell; None where it has not finished, or is in another format."""
+    return _read(folder / cell.key / RESULT_FILE)
+
+
+def _read(file: Path) -> Result | None:
     if not file.is_file():
         return None
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found if found.get("format") == FORMAT else None
+    result: Result = json.loads(file.read_text(encoding="utf-8"))
+    return result if result.get("format") == FORMAT else None
 
 
-def earlier_cells(folder: Path, asked: Sequence[Cell]) -> list[Cell]:
-    """Cells that earlier calls finished here and that are not asked for now, in the order of `all`.
+def earlier_cells(folder: Path, cells: Sequence[Cell]) -> list[Cell]:
+    """Cells that earlier calls finished here and that are not among `cells`, in the order of `all`.
 
-    The folder stands for the run, the targets and the oracles, so their rows can stand beside
-    the new ones.
+    They were compared on the same run, with the same targets and oracles.
     """
-    wanted = {cell.key for cell in asked}
-    found = [_cell_in(file.parent) for file in folder.glob(f"*/{RESULT_FILE}")]
-    earlier = [cell for cell in found if cell is not None and cell.key not in wanted]
+    keys = {cell.key for cell in cells}
+    present = [_cell_in(file.parent) for file in folder.glob(f"*/{RESULT_FILE}")]
+    earlier = [cell for cell in present if cell is not None and cell.key not in keys]
     order = [cell.label for cell in cells_of([ALL], [None])]
     return sorted(earlier, key=lambda cell: _rank(cell, order))
 
 
-def _cell_in(place: Path) -> Cell | None:
-    """The cell that a folder is of; None where its result is in another form."""
-    found = json.loads((place / RESULT_FILE).read_text(encoding="utf-8"))
-    if found.get("format") != FORMAT:
+def _cell_in(folder: Path) -> Cell | None:
+    """The cell of a folder; None where its result is in another format."""
+    result = _read(folder / RESULT_FILE)
+    if result is None:
         return None
-    cell = Cell(found["label"], options_of(found["label"], found["seed"]))
-    return cell if cell.key == place.name else None
+    cell = Cell(result["label"], options_of(result["label"], result["seed"]))
+    return cell if cell.key == folder.name else None
 
 
 def _rank(cell: Cell, order: Sequence[str]) -> tuple[int, str, int]:
@@ -81,7 +89,7 @@ def _rank(cell: Cell, order: Sequence[str]) -> tuple[int, str, int]:
 
 
 def write_json(file: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Whole or not at all."""
+    """Write a file whole or not at all."""
     draft = file.with_suffix(".new")
     with own_errors(file.parent):
         draft.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -15,12 +15,13 @@ from pfedul.compare.tables import (
     attack_tables,
     cost_table,
     forgetting_table,
+    has_spread,
+    notes_on,
     references_table,
+    setting,
     surfaces_in,
+    who,
 )
-from pfedul.compare.tables import retraining_seconds as retraining_seconds
-from pfedul.compare.words import OWN_BASE_NOTE, SPREAD_NOTE, has_spread, setting, who
-from pfedul.compare.words import verdict_words as verdict_words
 from pfedul.report.blocks import Block, Code, Facts, Gallery, Items, Page, Section, Text
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
@@ -30,13 +31,13 @@ Json = Mapping[str, Any]
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder for pages before there is anything to lose."""
+    """Refuse a folder that cannot be written to before the work begins."""
     with own_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
 
 
-def write_pages(found: Json, folder: Path) -> dict[str, Path]:
+def write_pages(document: Json, folder: Path) -> dict[str, Path]:
     """The document and its pages in a folder; returns the files by kind."""
     files = {
         "page": folder / PAGE_FILE,
@@ -44,74 +45,72 @@ def write_pages(found: Json, folder: Path) -> dict[str, Path]:
         "json": folder / JSON_FILE,
         "picture": folder / SCATTER_FILE,
     }
-    page = comparison_page(found)
+    page = comparison_page(document)
     with own_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         files["page"].write_text(as_html(page), encoding="utf-8", newline="\n")
         files["markdown"].write_text(as_markdown(page), encoding="utf-8", newline="\n")
-    write_json(files["json"], found)
-    save_scatter(found, files["picture"])
+    write_json(files["json"], document)
+    save_scatter(document, files["picture"])
     return files
 
 
-def comparison_page(found: Json) -> Page:
-    """The page in plain parts; nothing here knows of a format."""
+def comparison_page(document: Json) -> Page:
+    """The page in parts that do not depend on a format."""
     sections = (
-        Section("picture", "Forgetting against preservation", (_picture(found), Text(_READING))),
-        Section("table", "All methods", _methods(found)),
-        Section("surfaces", "What attacks reach, by surface", _surfaces(found)),
-        Section("references", "What they are measured against", _references(found)),
-        Section("notes", "What the methods said, and what failed", tuple(_notes(found))),
-        Section("repeat", "How to repeat it", _repeat(found)),
+        Section("picture", "Forgetting against preservation", (_picture(document), Text(_READING))),
+        Section("table", "All methods", _methods(document)),
+        Section("surfaces", "What attacks reach, by surface", _surfaces(document)),
+        Section("references", "What they are measured against", _references(document)),
+        Section("notes", "What the methods said, and what failed", tuple(_notes(document))),
+        Section("repeat", "How to repeat it", _repeat(document)),
     )
-    return Page(_title(found), f"{setting(found)} · {who(found)}", None, sections)
+    return Page(_title(document), f"{setting(document)} · {who(document)}", None, sections)
 
 
-def _title(found: Json) -> str:
-    """Of several trainings each has a target of its own: nobody is named in the title."""
-    ways = f"{counted(len(found['methods']), 'way')} compared"
-    runs = found.get("runs")
+def _title(document: Json) -> str:
+    """With several trainings the title names nobody: each has its own target."""
+    ways = f"{counted(len(document['methods']), 'way')} compared"
+    runs = document.get("runs")
     if runs:
         return f"How to forget a client: {ways} over {counted(len(runs), 'training')}"
-    return f"How to forget {' and '.join(found['targets'])}: {ways}"
+    return f"How to forget {' and '.join(document['targets'])}: {ways}"
 
 
 _READING = (
     "The best place is at the top, over 0 of the lower axis: attacks find as much as in a "
-    "retrained model, and those who stay keep their accuracy. The untouched run is where nothing "
-    "was forgotten. The oracles are retrained without the client, each judged beside the others; "
-    "the shaded stretch from the first to the last of them shows how far apart retrained models "
-    "are by chance alone (with two oracles it is as wide as their one difference). Left of it is "
-    "no merit: a model that is attacked with less success than a retrained one stands out as well."
+    "retrained model, and the remaining clients keep their accuracy. The untouched run is where "
+    "nothing was forgotten. The oracles are retrained without the client, each judged against the "
+    "others; the shaded range from the first to the last of them shows how far apart retrained "
+    "models are by chance alone (with two oracles it is as wide as their one difference). Left of "
+    "it is not better: a model on which attacks do worse than on a retrained one stands out, too."
 )
 
 
-def _picture(found: Json) -> Gallery:
-    bars = "; bars are the standard deviation over them" if has_spread(found["methods"]) else ""
+def _picture(document: Json) -> Gallery:
+    bars = "; bars are the standard deviation over them" if has_spread(document["methods"]) else ""
     caption = (
-        f"Every method at the mean over its seeds{bars}. Names with a comma between are of marks "
-        "that lie on each other. The same picture is in scatter.png."
+        f"Every method at the mean over its seeds{bars}. Methods are numbered as in the legend; "
+        "numbers in a row belong to marks that touch, from left to right. The same picture is in "
+        "scatter.png."
     )
-    return Gallery(caption, (scatter_figure(found),))
+    return Gallery(caption, (scatter_figure(document),))
 
 
-def _methods(found: Json) -> tuple[Block, ...]:
-    notes = [SPREAD_NOTE] if has_spread(found["methods"]) else []
-    if any(row.get("own_base") for row in found["methods"]):
-        notes.append(OWN_BASE_NOTE)
-    said = [Text(f"{note}.") for note in notes]
-    return forgetting_table(found), *said, cost_table(found)
+def _methods(document: Json) -> tuple[Block, ...]:
+    notes = [Text(sentence(note)) for note in notes_on(document["methods"])]
+    return forgetting_table(document), *notes, cost_table(document)
 
 
-def _surfaces(found: Json) -> tuple[Block, ...]:
-    """What the surfaces are, then what each attack reached through them."""
+def _surfaces(document: Json) -> tuple[Block, ...]:
+    """What the surfaces are, then the AUC of each attack through them."""
     known = {surface.name: surface for surface in SURFACES}
     facts = tuple(
         (name, f"{known[name].title}: {known[name].summary}")
-        for name in surfaces_in(found)
+        for name in surfaces_in(document)
         if name in known
     )
-    return Text(_ABOUT_SURFACES), Facts(facts), *attack_tables(found)
+    return Text(_ABOUT_SURFACES), Facts(facts), *attack_tables(document)
 
 
 _ABOUT_SURFACES = (
@@ -120,34 +119,35 @@ _ABOUT_SURFACES = (
 )
 
 
-def _references(found: Json) -> tuple[Block, ...]:
-    return references_table(found), Text(_ABOUT_ORACLES, "note")
+def _references(document: Json) -> tuple[Block, ...]:
+    return references_table(document), Text(_ABOUT_ORACLES, "note")
 
 
 _ABOUT_ORACLES = (
-    "An oracle is judged beside the other oracles only, which are one fewer than all other models "
-    'are judged beside: "not enough evidence" of an oracle says that so few cannot decide (of two '
-    "oracles one is left, which never can), and nothing against it."
+    "An oracle is judged against the other oracles only, one fewer than for all other models. "
+    '"Not enough evidence" for an oracle means that so few cannot decide (with two oracles, the '
+    "one that is left never can); it does not speak against it."
 )
 
 
-def _notes(found: Json) -> list[Block]:
-    """Each sentence once, with the seeds that it is from where there are several."""
-    said = _with_seeds(found, [(c, note) for c in found["cells"] for note in c["notes"]])
-    failed = _with_seeds(found, [(c, c["failure"]) for c in found["cells"] if c["failure"]])
-    blocks: list[Block] = [Items(said)] if said else []
+def _notes(document: Json) -> list[Block]:
+    """Each sentence once, with its seeds where there are several."""
+    cells = document["cells"]
+    failed = [(cell, cell["failure"]) for cell in cells if cell["failure"]]
+    notes = _with_seeds(document, [(cell, note) for cell in cells for note in cell["notes"]])
+    blocks: list[Block] = [Items(notes)] if notes else []
     if failed:
-        count = counted(sum(bool(cell["failure"]) for cell in found["cells"]), "cell")
-        blocks += [Text(f"{count} came to no result.", "warning"), Items(failed)]
+        count = f"{counted(len(failed), 'cell')} came to no result."
+        blocks += [Text(count, "warning"), Items(_with_seeds(document, failed))]
     return blocks or [Text("Nothing was noted and nothing failed.")]
 
 
-def _with_seeds(found: Json, notes: list[tuple[Json, str]]) -> tuple[str, ...]:
-    several = len({cell["seed"] for cell in found["cells"]}) > 1
-    kind = "training seed" if found.get("runs") else "seed"
+def _with_seeds(document: Json, notes: list[tuple[Json, str]]) -> tuple[str, ...]:
+    several = len({cell["seed"] for cell in document["cells"]}) > 1
+    kind = "training seed" if document.get("runs") else "seed"
     seeds: dict[tuple[str, str], list[str]] = {}
     for cell, note in notes:
-        seed = found["seed"] if cell["seed"] is None else cell["seed"]
+        seed = document["seed"] if cell["seed"] is None else cell["seed"]
         seeds.setdefault((readable(cell["label"]), note), []).append(str(seed))
     return tuple(
         f"{name}{_of_seeds(kind, own) if several else ''}: {sentence(note)}"
@@ -163,15 +163,10 @@ def _of_seeds(kind: str, seeds: list[str]) -> str:
     return f" ({kind}{'s' if len(seeds) > 1 else ''} {', '.join(seeds)})"
 
 
-def _repeat(found: Json) -> tuple[Block, ...]:
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    facts = (("made at", found["made_at"]), ("versions", versions), ("machine", found["machine"]))
-    runs = len(found.get("runs", ())) or 1
-    return (
-        Facts(facts),
-        Code("The command" if runs == 1 else "The commands", found["command"]),
-        Code(
-            "The configuration of the run" if runs == 1 else "The configurations of the runs",
-            found["configuration"],
-        ),
-    )
+def _repeat(document: Json) -> tuple[Block, ...]:
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    facts = {"made at": document["made_at"], "versions": versions, "machine": document["machine"]}
+    s = "s" if len(document.get("runs", ())) > 1 else ""
+    command = Code(f"The command{s}", document["command"])
+    configuration = Code(f"The configuration{s} of the run{s}", document["configuration"])
+    return Facts(tuple(facts.items())), command, configuration

@@ -1,4 +1,4 @@
-"""The processes of cells, seen from the comparison: started, listened to, ended with it."""
+"""The processes of cells, seen from the comparison: their tasks, start, messages and end."""
 
 from __future__ import annotations
 
@@ -8,21 +8,76 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
-from pfedul.compare.order import Order, Result
+from pfedul.audit.ask.answers import Answers
+from pfedul.audit.ask.samples import AuditSamples
+from pfedul.audit.judge.findings import Verdict
+from pfedul.base.tensors import Tensors
+from pfedul.clusters.layout import Clusters
+from pfedul.compare.cells import Result
 from pfedul.engine import available_cores
 from pfedul.engine.processes import worker_environment
+from pfedul.settings import Settings
+from pfedul.unlearn.options import ForgetOptions
 
 Child = subprocess.Popen[bytes]
-Told = Callable[[dict[str, Any]], None]
+OnMessage = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """What all cells of a comparison have in common: the samples, and what cells are judged by.
+
+    `bench` is pickled apart: it may hold functions of the user's script.
+    """
+
+    folder: Path
+    targets: tuple[str, ...]
+    bench: bytes
+    samples: AuditSamples
+    oracles: tuple[Answers, ...]
+    untouched: Answers
+    held_out: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A run to branch from. `stale` are the personal tensors that the targets would keep.
+
+    `shared_accuracy` is that of the shared model alone, where it can be measured.
+    """
+
+    run: Path
+    settings: Settings
+    stale: Mapping[str, Tensors]
+    clusters: Clusters
+    shared_accuracy: float | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class CellTask:
+    """One cell to work on; `options` have the budget filled in."""
+
+    key: str
+    label: str
+    options: ForgetOptions
+    checkpoint: Checkpoint
+    common: Common
+
+    @property
+    def folder(self) -> Path:
+        return self.common.folder / self.key
 
 
 class Children:
-    """The processes that are at work. Once stopped, none lives on and none is left to begin."""
+    """The running processes. `stop` ends them, and any that is started later."""
 
     def __init__(self) -> None:
         self._alive: set[Child] = set()
@@ -30,7 +85,6 @@ class Children:
         self._stopping = False
 
     def add(self, child: Child) -> None:
-        """One that was being started while the others were stopped ends at once."""
         with self._lock:
             self._alive.add(child)
             if self._stopping:
@@ -49,9 +103,9 @@ class Children:
 
 @contextmanager
 def threads_for(children: Children, workers: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Threads that wait for the processes of cells, as many as there are cores unless told.
+    """Threads that wait for the processes of cells, by default one per core.
 
-    Interrupted, no process outlives us and none is begun; each has noted how far it was.
+    An interrupt ends all processes; each has noted how far it was.
     """
     pool = ThreadPoolExecutor(workers or available_cores())
     try:
@@ -64,11 +118,11 @@ def threads_for(children: Children, workers: int | None) -> Iterator[ThreadPoolE
         pool.shutdown()
 
 
-def in_process(children: Children, order: Order, told: Told) -> Result:
-    """A cell in a process of its own; whatever ends it is a result."""
+def in_process(children: Children, task: CellTask, on_message: OnMessage) -> Result:
+    """Run a cell in its own process; whatever ends it is a result."""
     with tempfile.TemporaryFile() as log, child_of(children, log) as child:
-        send(child, order)
-        result = listened(child, told)
+        send(child, task)
+        result = listen(child, on_message)
         code = child.wait()
         log.seek(0)
         return result if result is not None else {"failure": _why(code, log.read())}
@@ -76,7 +130,7 @@ def in_process(children: Children, order: Order, told: Told) -> Result:
 
 @contextmanager
 def child_of(children: Children, log: IO[bytes]) -> Iterator[Child]:
-    """A process that waits for its order, one of the children while it lives."""
+    """A process that waits for its task, one of the children while it lives."""
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "pfedul.compare.worker"],
         stdin=subprocess.PIPE,
@@ -93,7 +147,7 @@ def child_of(children: Children, log: IO[bytes]) -> Iterator[Child]:
 
 
 def _end(child: Child) -> None:
-    """Nobody listens to it any more: end it, collect it, close its pipes."""
+    """Kill it, wait for it, close its pipes."""
     assert child.stdin is not None
     assert child.stdout is not None
     child.kill()
@@ -103,26 +157,26 @@ def _end(child: Child) -> None:
         child.stdin.close()
 
 
-def listened(child: Child, told: Told) -> Result | None:
-    """What a process says last; `told` of what it says on the way."""
+def listen(child: Child, on_message: OnMessage) -> Result | None:
+    """The result that a process sends last; `on_message` gets what it sends before."""
     assert child.stdout is not None
     result: Result | None = None
     for text in child.stdout:
         try:
-            words = json.loads(text)
+            message = json.loads(text)
         except ValueError:  # half a line of a process that was killed
             continue
-        if "result" in words:
-            result = words["result"]
+        if "result" in message:
+            result = message["result"]
         else:
-            told(words)
+            on_message(message)
     return result
 
 
-def send(child: Child, order: Order) -> None:
-    """The pipe stays open: its end tells the process that we are gone."""
+def send(child: Child, task: CellTask) -> None:
+    """The pipe stays open: when it closes, the process knows that its parent is gone."""
     assert child.stdin is not None
-    data = pickle.dumps(order)
+    data = pickle.dumps(task)
     with suppress(OSError):  # it has died; its exit code says so
         child.stdin.write(len(data).to_bytes(8, "big") + data)
         child.stdin.flush()

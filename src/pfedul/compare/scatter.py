@@ -1,7 +1,7 @@
 """The scatter of a comparison: forgetting against preservation, oracles and untouched marked.
 
-One drawing for the page and for the file; it stands alone in a paper: title, legend, what
-the bars and the shaded stretch are.
+The same drawing is on the page and in the file. It stands alone in a paper: title, legend with
+the methods by number, what the bars and the shaded range are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.text import counted, number, signed
-from pfedul.compare.dots import TITLE, Dot, Picture, picture_of
-from pfedul.compare.naming import MARK, draw_names
-from pfedul.compare.words import OWN_BASE
+from pfedul.compare.dots import TITLE, Dot, Picture, crowds, picture_of
+from pfedul.compare.tables import OWN_BASE
 from pfedul.report.blocks import Figure
 from pfedul.report.style import BAND, GRID, INK, PAGE, SERIES, on_white
 from pfedul.store.folder import own_errors
@@ -24,24 +23,33 @@ Json = Mapping[str, Any]
 Paint = Mapping[str, str]
 
 X_LABEL = "mean excess of the attacks' AUC over the oracles (0: as if retrained)"
-Y_LABEL = "PPS: accuracy kept by those who stay (1: as before)"
-_SIZE = (980.0, 760.0)
-_INCHES, _DPI = (9.6, 7.6), 200
+Y_LABEL = "PPS: accuracy kept by the remaining clients (1: as before)"
+_SIZE = (720.0, 740.0)
+_INCHES, _DPI = (9.0, 8.6), 150
 _LETTERS_OF_PAGE, _LETTERS_OF_FILE = 11.0, 9.0
 
+_MARK_SIZE = {"method": 7.0, "control": 7.5, "oracle": 8.5, "untouched": 14.0}
+"""In points."""
+_LAYER = {"control": 3, "method": 3, "oracle": 4, "untouched": 5}
+"""Hollow marks are drawn last: what they lie on shows through."""
 
-def scatter_figure(found: Json) -> Figure:
+
+def scatter_figure(document: Json) -> Figure:
     """The picture for the page, which has the title over it."""
-    picture = replace(picture_of(found), title="")
+    picture = replace(picture_of(document), title="")
     summary = "; ".join(
-        f"{dot.label}: excess {signed(dot.x)}, PPS {number(dot.y)}" for dot in picture.dots
+        f"{_name(dot)}: excess {signed(dot.x)}, PPS {number(dot.y)}" for dot in picture.dots
     )
     draw = partial(draw_scatter, picture=picture, paint=_ON_PAGE, letters=_LETTERS_OF_PAGE)
     return Figure(TITLE, summary, _SIZE, draw, wide=True)
 
 
+def _name(dot: Dot) -> str:
+    return f"{dot.number} {dot.label}" if dot.number else dot.label
+
+
 def draw_scatter(figure: Any, picture: Picture, paint: Paint, letters: float) -> None:
-    """Dots over the band of the oracles, then names where there is room for them."""
+    """Dots over the band of the oracles, their numbers, and the legend."""
     axes = figure.add_subplot()
     if picture.band is not None:
         axes.axvspan(*picture.band, color=paint["band"], linewidth=0, zorder=0)
@@ -54,13 +62,9 @@ def draw_scatter(figure: Any, picture: Picture, paint: Paint, letters: float) ->
         axes.set_title(picture.title, loc="left", fontsize=letters + 2, color=paint["ink"])
     axes.grid(linewidth=0.8, color=paint["grid"])
     axes.set_axisbelow(True)
-    axes.margins(0.1, 0.12)
+    axes.margins(0.06, 0.08)
     _draw_legend(figure, picture, paint, letters)
-    draw_names(figure, axes, picture.dots, {"color": paint["ink"], "fontsize": letters})
-
-
-_ABOVE = {"control": 3, "method": 3, "oracle": 4, "untouched": 5}
-"""Hollow marks are drawn last: what they lie on shows through."""
+    _draw_numbers(figure, axes, picture, {"color": paint["ink"], "fontsize": letters})
 
 
 def _draw_dot(axes: Any, dot: Dot, paint: Paint) -> None:
@@ -76,14 +80,14 @@ def _draw_dot(axes: Any, dot: Dot, paint: Paint) -> None:
         linestyle="none",
         zorder=2,
     )
-    axes.plot([dot.x], [dot.y], **_mark(dot.series, paint), zorder=_ABOVE[dot.series])
+    axes.plot([dot.x], [dot.y], **_mark(dot.series, paint), zorder=_LAYER[dot.series])
 
 
 def _mark(series: str, paint: Paint) -> dict[str, Any]:
     hollow = series in {"oracle", "untouched"}
     return {
         "marker": SERIES[series].marker,
-        "markersize": MARK[series],
+        "markersize": _MARK_SIZE[series],
         "color": paint[series],
         "markerfacecolor": "none" if hollow else paint[series],
         "markeredgewidth": 1.6 if hollow else 0.8,
@@ -92,12 +96,27 @@ def _mark(series: str, paint: Paint) -> dict[str, Any]:
     }
 
 
+def _draw_numbers(figure: Any, axes: Any, picture: Picture, look: Mapping[str, Any]) -> None:
+    """The number of each method over its dot; dots that touch have theirs in one row."""
+    figure.draw_without_rendering()  # the layout decides which dots touch
+    figure.set_layout_engine("none")
+    dots, scale = picture.numbered, 72.0 / figure.dpi
+    points = [tuple(axes.transData.transform((dot.x, dot.y)) * scale) for dot in dots]
+    near = 2.0 * look["fontsize"], 1.5 * look["fontsize"]
+    for group in crowds(points, near):
+        x = sum(dots[index].x for index in group) / len(group)
+        y = max(dots[index].y for index in group)
+        text = " ".join(str(dots[index].number) for index in group)
+        place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "zorder": 6}
+        axes.annotate(text, (x, y), **place, **look)
+
+
 def _draw_legend(figure: Any, picture: Picture, paint: Paint, letters: float) -> None:
-    """Under the picture, where it covers nothing."""
+    """Under the picture: the marks, then the methods by number."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    present = dict.fromkeys(dot.series for dot in picture.dots)
+    present = {dot.series for dot in picture.dots}
     entries: list[Any] = [
         Line2D([], [], label=words, **_mark(series, paint))
         for series, words in _LEGEND.items()
@@ -111,8 +130,11 @@ def _draw_legend(figure: Any, picture: Picture, paint: Paint, letters: float) ->
     if any(OWN_BASE in dot.label for dot in picture.dots):
         words = f"{OWN_BASE} from a run of its own, in clusters"
         entries.append(Line2D([], [], linestyle="none", label=words))
-    place = {"loc": "outside lower center", "ncols": 3, "frameon": False}
-    figure.legend(handles=entries, fontsize=letters, **place)
+    entries += [
+        Line2D([], [], label=_name(dot), **_mark(dot.series, paint)) for dot in picture.numbered
+    ]
+    place = {"loc": "outside lower left", "ncols": 3, "frameon": False, "columnspacing": 1.0}
+    figure.legend(handles=entries, fontsize=letters, handlelength=1.6, **place)
 
 
 _LEGEND = {
@@ -123,8 +145,8 @@ _LEGEND = {
 }
 
 
-def save_scatter(found: Json, path: Path) -> None:
-    """The same picture as a file, in the colours of the page on white."""
+def save_scatter(document: Json, path: Path) -> None:
+    """The same picture as a file, in the page's light colours."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Canvas
 
@@ -132,12 +154,12 @@ def save_scatter(found: Json, path: Path) -> None:
     look |= {"axes.spines.top": False, "axes.spines.right": False}
     with rc_context(look), own_errors(path.parent):
         canvas = Canvas(figsize=_INCHES, layout="constrained")
-        draw_scatter(canvas, picture_of(found), _ON_WHITE, _LETTERS_OF_FILE)
+        draw_scatter(canvas, picture_of(document), _ON_WHITE, _LETTERS_OF_FILE)
         canvas.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
 _ON_PAGE = {name: series.colour for name, series in SERIES.items()}
 _ON_PAGE |= {"ink": INK, "grid": GRID, "band": BAND, "page": PAGE}
-"""Stand-ins for the colours of the page (report/series.py)."""
+"""Placeholders for the colours of the page (report/style.py)."""
 
 _ON_WHITE = {name: on_white(colour) for name, colour in _ON_PAGE.items()}

@@ -1,47 +1,223 @@
-"""The tables of a comparison's page."""
+"""The tables of a comparison, and how they, the terminal and the picture name things."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from pfedul.base.text import human_bytes, number, readable, signed
-from pfedul.compare.words import (
-    NO_RESULT,
-    amount,
-    figure,
-    has_spread,
-    is_oracle,
-    marked,
-    verdict_words,
-    verdicts_of,
-)
+from pfedul.base.text import MISSING, counted, human_bytes, number, readable, signed
 from pfedul.report.blocks import Table
 
 Json = Mapping[str, Any]
+
+OWN_BASE = "†"
+OWN_BASE_NOTE = (
+    f"{OWN_BASE} branches from a run of its own, trained in clusters: its accuracy before and "
+    "after, and so its PPS and CFI, are those of that run"
+)
+SPREAD_NOTE = "± is the standard deviation over the seeds (of two: half their difference)"
+SHARED_NOTE = (
+    "personal models do not contain the shared one here, so a method that changes only the shared "
+    "tensors has PPS and CFI 1 whatever it did; the accuracy of the shared model on the remaining "
+    "clients' test samples shows it"
+)
+NO_RESULT = "no result"
+
+_NAMES = ("correction", "adapter", "toward")
+"""Options whose value needs no key."""
+
+
+def short_labels(labels: Iterable[str]) -> dict[str, str]:
+    """Each label in as few words as distinguish it from the others.
+
+    >>> list(short_labels(["pfedul", "budgeted-retrain:times=4"]).values())
+    ['pfedul', 'budgeted-retrain x4']
+    >>> list(short_labels(["pfedul:layers=all", "pfedul"]).values())
+    ['pfedul (layers=all)', 'pfedul']
+    """
+    short = {label: _short(label) for label in labels}
+    names = list(short.values())
+    return {
+        label: name if names.count(name) == 1 else readable(label) for label, name in short.items()
+    }
+
+
+def _short(label: str) -> str:
+    """
+    >>> _short("pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3+recalibrate")
+    'pfedul (reset 50%, 3 repair rounds) +recalibrate'
+    >>> _short("pfedul:correction=trust-region,clip=0.5,toward=init")
+    'pfedul (trust-region, clip 0.5, init)'
+    """
+    text, plus, _ = label.partition("+recalibrate")
+    name, _, options = text.partition(":")
+    items = dict(item.partition("=")[::2] for item in options.split(",") if item)
+    times = f" x{items.pop('times')}" if "times" in items else ""
+    parts = [part for part in (_option_words(*item) for item in items.items()) if part]
+    inside = f" ({', '.join(parts).replace('reset, ', 'reset ')})" if parts else ""
+    return f"{name}{times}{inside}{' ' if plus else ''}{plus}"
+
+
+def _option_words(option: str, value: str) -> str:
+    """An option and its value; nothing for what a short name may leave out."""
+    if option in _NAMES:
+        return value
+    if option == "layers" and value == "all":
+        return ""
+    if option == "fraction":
+        return _as_percent(value)
+    if option == "repair-rounds":
+        return f"{value} repair rounds" if value != "1" else "1 repair round"
+    return f"{option} {value}"
+
+
+def _as_percent(value: str) -> str:
+    try:
+        return f"{100 * float(value):g}%"
+    except ValueError:
+        return value
+
+
+def marked(row: Json, name: str) -> str:
+    """The name of a method, with a mark if it branched from a run of its own."""
+    return f"{name} {OWN_BASE}" if row.get("own_base") else name
+
+
+def verdict_words(verdicts: Sequence[str]) -> str:
+    """Verdicts of several seeds.
+
+    >>> verdict_words(["forgotten", "not forgotten", "forgotten"])
+    'forgotten (2), not forgotten (1)'
+    """
+    counts = Counter(verdicts)
+    if len(counts) == 1:
+        return verdicts[0]
+    return ", ".join(f"{verdict} ({count})" for verdict, count in counts.items())
+
+
+def verdicts_of(row: Json) -> list[str]:
+    """The verdicts of a row, one for each seed."""
+    verdicts = row.get("verdicts") or ([row["verdict"]] if row.get("verdict") else [])
+    return [*verdicts, *[NO_RESULT] * row.get("failed", 0)]
+
+
+def amount(value: float | None) -> str:
+    """Seconds and shares, whose sizes differ by thousands, to about three digits.
+
+    >>> amount(0.0104), amount(0.4776), amount(5.27), amount(113.14), amount(0.0), amount(None)
+    ('0.010', '0.478', '5.27', '113.1', '0', 'not measured')
+    """
+    if value is None:
+        return MISSING
+    return "0" if value == 0 else f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
+
+
+def figure(row: Json, name: str, sign: bool = False) -> str:
+    """A figure of a row, with its standard deviation over the seeds.
+
+    >>> figure({"pps": 0.91234, "spread": {"pps": 0.02}}, "pps")
+    '0.912 ±0.020'
+    """
+    value = (signed if sign else number)(row[name])
+    spread = row.get("spread", {}).get(name)
+    return value if spread is None else f"{value} ±{spread:.3f}"
+
+
+def has_spread(rows: Iterable[Json]) -> bool:
+    return any(row.get("spread", {}).get("mean_excess") is not None for row in rows)
+
+
+def has_shared_accuracy(rows: Iterable[Json]) -> bool:
+    """Whether the accuracy of the shared model is known: with Ditto."""
+    return any(row.get("shared_accuracy_after") is not None for row in rows)
+
+
+def shared_words(row: Json) -> str:
+    """The accuracy of the shared model before and after.
+
+    >>> shared_words({"shared_accuracy_before": 0.8, "shared_accuracy_after": 0.1})
+    '0.800 to 0.100'
+    """
+    if row.get("shared_accuracy_after") is None:
+        return ""
+    return f"{number(row['shared_accuracy_before'])} to {number(row['shared_accuracy_after'])}"
+
+
+def notes_on(rows: Sequence[Json]) -> list[str]:
+    """What a reader of these rows must know."""
+    notes = {
+        SPREAD_NOTE: has_spread(rows),
+        SHARED_NOTE: has_shared_accuracy(rows),
+        OWN_BASE_NOTE: any(row.get("own_base") for row in rows),
+    }
+    return [note for note, applies in notes.items() if applies]
+
+
+def is_oracle(row: Json) -> bool:
+    return str(row["label"]).startswith("oracle")
+
+
+def who(document: Json) -> str:
+    """Who is forgotten, and for several trainings in which.
+
+    >>> who({"targets": ["ann", "bob"]})
+    'ann and bob forgotten'
+    >>> who({"runs": [{"targets": ["ann"], "seed": 0}, {"targets": ["bob"], "seed": 1}]})
+    'ann forgotten in the training with seed 0, bob in that with seed 1'
+    """
+    runs = document.get("runs")
+    if not runs:
+        return f"{' and '.join(document['targets'])} forgotten"
+    first, *others = (" and ".join(run["targets"]) for run in runs)
+    parts = [f"{first} forgotten in the training with seed {runs[0]['seed']}"]
+    parts += [
+        f"{name} in that with seed {run['seed']}"
+        for name, run in zip(others, runs[1:], strict=True)
+    ]
+    return ", ".join(parts)
+
+
+def setting(document: Json) -> str:
+    """What was trained, in one line."""
+    rounds = counted(document["rounds"], "round")
+    return f"{document['personalization']} on {document['data']}, {rounds}"
+
+
+# Tables
 
 _FORGETTING = (
     *("verdict", "mean excess", "largest excess", "remaining accuracy"),
     *("PPS", "CFI", "lowest and highest client"),
 )
-_COST = (*("CPU seconds", "of retraining", "seconds", "global rounds", "sent", "kept by training"),)
+_SHARED = "shared model, before and after"
+_COST = ("CPU seconds", "of retraining", "seconds", "global rounds", "sent", "kept by training")
 
 
-def forgetting_table(found: Json) -> Table:
-    """What was forgotten and what was kept, of methods and of what they are measured by."""
-    rows = [*found["references"], *found["methods"]]
+def forgetting_table(document: Json) -> Table:
+    """What was forgotten and what was kept, by methods and references."""
+    rows = [*document["references"], *document["methods"]]
     over = "mean ± standard deviation over seeds" if has_spread(rows) else "one seed"
-    lines = tuple(_forgetting_row(row, _name(row)) for row in rows)
-    return Table(f"Forgetting and preservation, {over}", ("method", *_FORGETTING), lines, words=2)
+    names = [_name(row) for row in rows]
+    return _preservation_table(f"Forgetting and preservation, {over}", "method", rows, names)
 
 
-def references_table(found: Json) -> Table:
-    """The untouched run and each oracle; of several trainings those of each."""
-    rows = found.get("reference_cells", found["references"])
-    lines = tuple(_forgetting_row(row, _training(row)) for row in rows)
-    head = ("model", *_FORGETTING)
-    return Table("The untouched run, and each oracle beside the others", head, lines, words=2)
+def references_table(document: Json) -> Table:
+    """The untouched run and each oracle, for each training."""
+    rows = document.get("reference_cells", document["references"])
+    caption = "The untouched run, and each oracle against the others"
+    return _preservation_table(caption, "model", rows, [_training(row) for row in rows])
+
+
+def _preservation_table(
+    caption: str, first: str, rows: Sequence[Json], names: Sequence[str]
+) -> Table:
+    further = (_SHARED,) if has_shared_accuracy(rows) else ()
+    head = (first, *_FORGETTING, *further)
+    pairs = zip(rows, names, strict=True)
+    lines = tuple(_preservation_row(row, name)[: len(head)] for row, name in pairs)
+    return Table(caption, head, lines, words=2)
 
 
 def _training(row: Json) -> str:
@@ -50,14 +226,14 @@ def _training(row: Json) -> str:
 
 
 def _name(row: Json) -> str:
-    """References in brackets: they are no methods."""
+    """References are in brackets."""
     return marked(row, readable(row["label"])) if "method" in row else f"({row['label']})"
 
 
-def _forgetting_row(row: Json, name: str) -> tuple[str, ...]:
+def _preservation_row(row: Json, name: str) -> tuple[str, ...]:
     if row["pps"] is None:
         why = f"{NO_RESULT}: {row['failure']}" if row.get("failure") else NO_RESULT
-        return name, why, *[""] * 6
+        return name, why, *[""] * 7
     ends = f"{number(row['lowest_ratio'], 2)} to {number(row['highest_ratio'], 2)}"
     return (
         name,
@@ -68,18 +244,19 @@ def _forgetting_row(row: Json, name: str) -> tuple[str, ...]:
         figure(row, "pps"),
         figure(row, "cfi"),
         ends,
+        shared_words(row),
     )
 
 
-def retraining_seconds(found: Json) -> float:
+def retraining_seconds(document: Json) -> float:
     """CPU seconds of retraining: the mean over the oracles."""
-    return fmean(row["cpu_seconds"] for row in found["references"] if is_oracle(row))
+    return fmean(row["cpu_seconds"] for row in document["references"] if is_oracle(row))
 
 
-def cost_table(found: Json) -> Table:
-    """What each method cost, beside retraining."""
-    retraining = retraining_seconds(found)
-    lines = tuple(_cost_row(row, retraining) for row in found["methods"])
+def cost_table(document: Json) -> Table:
+    """What each method cost, and retraining."""
+    retraining = retraining_seconds(document)
+    lines = tuple(_cost_row(row, retraining) for row in document["methods"])
     return Table("Cost, mean over seeds", ("method", *_COST), lines)
 
 
@@ -98,23 +275,23 @@ def _cost_row(row: Json, retraining: float) -> tuple[str, ...]:
     )
 
 
-def attack_tables(found: Json) -> list[Table]:
-    """One for each attack: AUC by surface, and beside it the difference to the oracles."""
-    rows = [*found["references"], *(_with_tests(row, found) for row in found["methods"])]
+def attack_tables(document: Json) -> list[Table]:
+    """One for each attack: AUC by surface, and the difference to the oracles."""
+    rows = [*document["references"], *(_with_tests(row, document) for row in document["methods"])]
     rows = [row for row in rows if row["tests"]]
     attacks = dict.fromkeys(test["attack"] for row in rows for test in row["tests"])
     return [_attack_table(attack, rows) for attack in attacks]
 
 
-def surfaces_in(found: Json) -> list[str]:
+def surfaces_in(document: Json) -> list[str]:
     """The surfaces that were attacked, in the order of the tables."""
-    tests = (test for row in found["references"] for test in row["tests"])
+    tests = (test for row in document["references"] for test in row["tests"])
     return list(dict.fromkeys(test["surface"] for test in tests))
 
 
-def _with_tests(row: Json, found: Json) -> dict[str, Any]:
+def _with_tests(row: Json, document: Json) -> dict[str, Any]:
     """The tests of all seeds of a method."""
-    cells = [cell for cell in found["cells"] if cell["label"] == row["label"]]
+    cells = [cell for cell in document["cells"] if cell["label"] == row["label"]]
     return {**row, "tests": [test for cell in cells for test in cell["tests"]]}
 
 

@@ -1,7 +1,7 @@
-"""The process of a cell: forgets in a branch of the run, audits that, prints what it found.
+"""The process of a cell: forgets in a branch of the run, audits that, prints the result.
 
-Started as `python -m pfedul.compare.worker`; the order comes on stdin, progress and the
-result go out as lines of JSON. Killed, it leaves a branch in which the same order goes on.
+Started as `python -m pfedul.compare.worker`. The task comes on stdin; progress and the result
+go to stdout as lines of JSON. Killed, it leaves a branch from which the same task resumes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from typing import Any
 
 import torch
 
-from pfedul.audit.ask.answers import ask, surfaces_of
+from pfedul.audit.ask.answers import Answers, ask, surfaces_of
 from pfedul.audit.evidence.document import test_row, untested_surfaces
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.state import state_of
 from pfedul.base.threads import one_core
+from pfedul.compare.cells import Result
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
-from pfedul.compare.order import Order, Result
+from pfedul.compare.process import CellTask, Common
+from pfedul.compare.shared_model import shared_accuracy
 from pfedul.engine.processes import unpickle_bench
 from pfedul.errors import MethodFailed, PfedulError
-from pfedul.federation import Federation
 from pfedul.protocol import OnStage, Workbench
+from pfedul.run.run import Run
 from pfedul.store import requests
 from pfedul.store.copies import copy_run
 from pfedul.store.ledger import Ledger
@@ -39,108 +41,119 @@ from pfedul.unlearn.outcome import Outcome, read_outcome
 from pfedul.unlearn.removal import forget
 
 
-def carry_out(order: Order, tell: OnStage) -> Result:
-    """Forget, ask, judge; what was found is written beside the branch.
+def carry_out(task: CellTask, on_stage: OnStage) -> Result:
+    """Forget, ask, judge; the result is written next to the branch.
 
     A failure of the method itself is a result: it would fail in the same way again.
     """
     try:
-        found = _found(order, tell)
+        result = _result(task, on_stage)
     except MethodFailed as error:
-        found = {"failure": str(error)}
+        result = {"failure": str(error)}
     except PfedulError as error:
         return {"failure": str(error)}
-    result = {**_heading(order), **found}
-    write_json(order.folder / order.key / RESULT_FILE, result)
+    result = {**_heading(task), **result}
+    write_json(task.folder / RESULT_FILE, result)
     return result
 
 
-def _heading(order: Order) -> Result:
-    """What a later comparison needs to know this cell again."""
+def _heading(task: CellTask) -> Result:
+    """What a later comparison needs to recognise this cell."""
     return {
         "format": FORMAT,
-        "label": order.label,
-        "seed": order.options.seed,
-        "method": order.options.method,
+        "label": task.label,
+        "seed": task.options.seed,
+        "method": task.options.method,
     }
 
 
-def _found(order: Order, tell: OnStage) -> Result:
-    bench = unpickle_bench(order.bench)
-    with closing(_branch(order, bench)) as branch:
-        outcome = _forgotten(branch, order, tell)
-        state = state_of(branch, branch.clients, order.stale, order.clusters)
-    tell("audit", 0, 1)
-    surfaces = surfaces_of(bench)
-    answers = ask(bench, order.exam, state, surfaces)
-    beside = order.oracles, order.untouched
-    case = Case(order.exam, surfaces, answers, *beside, target=" and ".join(order.targets))
-    examiner = Examiner(case)
+def _result(task: CellTask, on_stage: OnStage) -> Result:
+    common, checkpoint = task.common, task.checkpoint
+    bench = unpickle_bench(common.bench)
+    with closing(_branch(task, bench)) as branch:
+        outcome = _outcome(branch, task, on_stage)
+        state = state_of(branch, branch.clients, checkpoint.stale, checkpoint.clusters)
+        after = shared_accuracy(branch, branch.clients)
+    on_stage("audit", 0, 1)
+    answers = ask(bench, common.samples, state, surfaces_of(bench))
     with one_core():
-        verdict = examiner.judged(
-            answers, held_out=order.held_out, untested=untested_surfaces(bench, {})
-        )
-        tests = [test_row(finding) for finding in examiner.findings(answers, case.oracles)]
-    tell("audit", 1, 1)
+        judgement = _judgement(common, bench, answers)
+    on_stage("audit", 1, 1)
     return {
         "failure": None,
         "outcome": outcome.as_json(),
-        "verdict": verdict.as_json(),
-        "tests": tests,
-        "notes": [*order.notes, *outcome.notes],
+        "shared_accuracy_before": checkpoint.shared_accuracy,
+        "shared_accuracy_after": after,
+        **judgement,
+        "notes": [*checkpoint.notes, *outcome.notes],
     }
 
 
-def _branch(order: Order, bench: Workbench) -> Federation:
+def _judgement(common: Common, bench: Workbench, answers: Answers) -> Result:
+    case = Case(
+        common.samples,
+        surfaces_of(bench),
+        answers,
+        common.oracles,
+        common.untouched,
+        target=" and ".join(common.targets),
+    )
+    examiner, untested = Examiner(case), untested_surfaces(bench, {})
+    verdict = examiner.judged(answers, held_out=common.held_out, untested=untested)
+    tests = [test_row(finding) for finding in examiner.findings(answers, case.oracles)]
+    return {"verdict": verdict.as_json(), "tests": tests}
+
+
+def _branch(task: CellTask, bench: Workbench) -> Run:
     """The branch of this cell: as a killed process left it, or a new copy of the run."""
-    place = order.folder / order.key / BRANCH
-    if not (place / LEDGER_FILE).is_file() or _method_of(place) not in {None, order.options.method}:
-        copy_run(order.run, place)
-    settings = replace(order.settings, engine="inline", workers=1)
-    return Federation(Store.open(place), settings, bench)
+    place = task.folder / BRANCH
+    if not (place / LEDGER_FILE).is_file() or _method_of(place) not in {None, task.options.method}:
+        copy_run(task.checkpoint.run, place)
+    settings = replace(task.checkpoint.settings, engine="inline", workers=1)
+    return Run(Store.open(place), settings, bench)
 
 
 def _method_of(place: Path) -> str | None:
-    """How the last request of a branch was to be done: a budget may have become another."""
+    """The method of a branch's last request, with its options: the budget may have changed."""
     with closing(Ledger(place / LEDGER_FILE, read_only=True)) as ledger:
-        asked = requests.read_requests(ledger)
-    return str(asked[-1].options["method"]) if asked else None
+        filed = requests.read_requests(ledger)
+    return str(filed[-1].options["method"]) if filed else None
 
 
-def _forgotten(branch: Federation, order: Order, tell: OnStage) -> Outcome:
-    done = requests.forgotten(branch.store.ledger)
-    if all(target in done for target in order.targets):
-        last = done[order.targets[0]]
+def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
+    targets, done = task.common.targets, requests.forgotten(branch.store.ledger)
+    if all(target in done for target in targets):
+        last = done[targets[0]]
         if last.status == requests.DONE:
             return read_outcome(branch.store.ledger, last)
-    return forget(branch, order.targets, order.options, on_stage=tell)
+    return forget(branch, targets, task.options, on_stage=on_stage)
 
 
 def _end_with_parent() -> None:
-    """End this process at once when the comparison's process is gone: nobody waits for it.
+    """End this process at once when its parent is gone.
 
-    Not by `sys.stdin`: its lock, held here, would abort the interpreter at its own end.
+    Reads the descriptor: holding the lock of `sys.stdin` would abort the interpreter at exit.
     """
     os.read(sys.stdin.fileno(), 1)
     os._exit(1)
 
 
 def main() -> None:
-    """Serve one order."""
+    """Carry out one task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     torch.set_num_threads(1)
     size = int.from_bytes(sys.stdin.buffer.read(8), "big")
-    order: Order = pickle.loads(sys.stdin.buffer.read(size))
+    task: CellTask = pickle.loads(sys.stdin.buffer.read(size))
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what a user's model or data print is no answer
+    with os.fdopen(os.dup(1), "w") as messages:
+        os.dup2(2, 1)  # what a user's model or data print must not mix with the messages
 
-        def say(**words: Any) -> None:
-            answers.write(json.dumps(words) + "\n")
-            answers.flush()
+        def send(**message: Any) -> None:
+            messages.write(json.dumps(message) + "\n")
+            messages.flush()
 
-        result = carry_out(order, lambda stage, done, of: say(stage=stage, done=done, of=of))
-        say(result=result)
+        result = carry_out(task, lambda stage, done, of: send(stage=stage, done=done, of=of))
+        send(result=result)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from pfedul.base.text import counted, human_bytes
-from pfedul.compare.words import (
+from pfedul.compare.tables import (
     NO_RESULT,
-    OWN_BASE_NOTE,
-    SPREAD_NOTE,
     amount,
     figure,
-    has_spread,
+    has_shared_accuracy,
     marked,
+    notes_on,
+    shared_words,
     short_labels,
     verdict_words,
     verdicts_of,
@@ -30,7 +30,7 @@ from pfedul.compare.words import (
 from pfedul.terminal.console import ProgressLog, console, error_console, line
 
 if TYPE_CHECKING:
-    from pfedul.compare.comparing import OnCell
+    from pfedul.compare.comparison import OnCell
     from pfedul.protocol import OnStage
 
 Json = Mapping[str, Any]
@@ -105,8 +105,7 @@ def remarks(document: Json, hidden: Sequence[str]) -> list[str]:
     lines.append("excess: mean AUC of the attacks above what they reach on oracles")
     if "clients" not in hidden:
         lines.append("clients: accuracy after / before of the client that kept least, and most")
-    lines += [SPREAD_NOTE] if has_spread(rows) else []
-    lines += [OWN_BASE_NOTE] if any(row["own_base"] for row in rows) else []
+    lines += notes_on(rows)
     if hidden:
         lines.append(f"The page has more columns than fit here: {', '.join(hidden)}.")
     further = len(document["methods"]) - len(rows)
@@ -120,9 +119,10 @@ def comparison_table(document: Json, width: int) -> tuple[Table, list[str]]:
 
     References first, then the methods that were asked for.
     """
-    rows = _rows(document)
-    limits = {} if _width(rows, list(_COLUMNS), {}) <= width else _WRAPPED
-    names = list(_COLUMNS)
+    rows, models = _rows(document), [*document["references"], *document["methods"]]
+    columns = [name for name in _COLUMNS if name != "shared model" or has_shared_accuracy(models)]
+    limits = {} if _width(rows, columns, {}) <= width else _WRAPPED
+    names = list(columns)
     for name in _FIRST_TO_GO:
         if _width(rows, names, limits) > width:
             names.remove(name)
@@ -140,7 +140,7 @@ def comparison_table(document: Json, width: int) -> tuple[Table, list[str]]:
             grid.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         grid.add_row(*(Text(row[name]) for name in names))
-    return grid, [name for name in _COLUMNS if name not in names]
+    return grid, [name for name in columns if name not in names]
 
 
 _WRAPPED = {"method": 24, "verdict": 19}
@@ -197,6 +197,7 @@ _COLUMNS: dict[str, Callable[[Json], str]] = {
     "accuracy": lambda row: figure(row, "remaining_accuracy"),
     "PPS": lambda row: figure(row, "pps"),
     "CFI": lambda row: figure(row, "cfi"),
+    "shared model": shared_words,
     "clients": _ends,
     "CPU s": _known("cpu_seconds", amount),
     "seconds": _known("seconds", amount),

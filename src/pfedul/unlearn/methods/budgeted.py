@@ -282,8 +282,9 @@ class Prices:
 def fitted_prices(rounds: Sequence[MeasuredRound]) -> Prices:
     """Prices that fit these rounds best, by least squares; none of them is below zero.
 
-    >>> found = fitted_prices([MeasuredRound(2, 2, False, 8.0), MeasuredRound(2, 6, False, 12.0), MeasuredRound(1, 4, True, 11.0)])
-    >>> [round(price, 6) for price in (found.client, found.batch, found.whole)]
+    >>> rows = (2, 2, False, 8.0), (2, 6, False, 12.0), (1, 4, True, 11.0)
+    >>> prices = fitted_prices([MeasuredRound(*row) for row in rows])
+    >>> [round(price, 6) for price in (prices.client, prices.batch, prices.whole)]
     [3.0, 1.0, 2.0]
     """
     short = [one for one in rounds if not one.whole]
@@ -313,8 +314,8 @@ BUDGETED_RETRAIN = Method(
         who="all remaining clients, personal parts included",
         rounds="what fits into the budget (times, cpu_seconds), or rounds",
         memory=(
-            "nothing if cpu_seconds, rounds or steps are given; else what pFedUL needs to be timed: "
-            "the record fisher"
+            "nothing if cpu_seconds, rounds or steps are given; else what pFedUL needs to be "
+            "timed: the record fisher"
         ),
         guarantee="exact: the targets never took part; hardly trained",
         avoids="a speed-up over full retraining that stopping early would give as well",

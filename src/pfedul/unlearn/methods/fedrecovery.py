@@ -126,7 +126,8 @@ FEDRECOVERY = Method(
         paper="Zhang et al., IEEE TIFS 2023",
         memory="one number for each shared parameter and client",
         guarantee="none: no certificate",
-        avoids="keeping every update of every round; a certificate whose noise destroys deep models",
+        avoids="keeping every update of every round; a certificate whose noise destroys deep "
+        "models",
         variants=("fedrecovery:residuals=sum",),
     ),
     options=FedRecoveryOptions,

@@ -45,8 +45,8 @@ FINE_TUNE = Method(
         rounds="20 (ascent) + 10 (rounds)",
         avoids=(
             "the paper gives rounds and no rates: ascent is clipped and slow as in ga-naive, the "
-            "rounds have the rate and the local epochs of training; that they may bring the target back "
-            "is not hidden"
+            "rounds have the rate and the local epochs of training; that they may bring the "
+            "target back is not hidden"
         ),
     ),
     options=FineTuneOptions,

@@ -149,9 +149,9 @@ SIFU = Method(
         ),
         guarantee=(
             "(epsilon, delta) under convexity: for the shared parameters of the noised start, "
-            "and after further rounds under FedAvg and Ditto only, as rounds elsewhere train through "
-            "personal parts that have seen the target; personal parts of the others are never covered, "
-            "nor are normalisation statistics, which get no noise"
+            "and after further rounds under FedAvg and Ditto only, as rounds elsewhere train "
+            "through personal parts that have seen the target; personal parts of the others are "
+            "never covered, nor are normalisation statistics, which get no noise"
         ),
         avoids="sampled rounds reckoned with the weights of all clients, which understates Psi",
     ),

@@ -151,8 +151,9 @@ MIMIR = Method(
     about=About(
         paper="Mimir, IEEE TMC 2025, doi 10.1109/TMC.2025.3570018; after a re-implementation",
         who=(
-            "every client once (prompts; nobody with condition=none), then the server; mode=federated: "
-            "all remaining clients, who are sent the targets' personal parts and everybody's prompts"
+            "every client once (prompts; nobody with condition=none), then the server; "
+            "mode=federated: all remaining clients, who are sent the targets' personal parts and "
+            "everybody's prompts"
         ),
         rounds="1 (prompts); and 4 (rounds) with mode=federated",
         avoids="a student drawn at random serves one client only: no other personal part fits it",

@@ -50,8 +50,9 @@ ZEROFU = Method(
     about=About(
         paper="ZeroFU, IJCAI 2025, pp. 6588-6596; after an independent re-implementation",
         who=(
-            "the server, with the targets' labels at hand (not with condition=none); mode=federated: "
-            "all remaining clients, who are sent the targets' personal parts and everybody's gates"
+            "the server, with the targets' labels at hand (not with condition=none); "
+            "mode=federated: all remaining clients, who are sent the targets' personal parts and "
+            "everybody's gates"
         ),
         rounds="0; 4 (rounds) with mode=federated",
         memory=(
