@@ -1,4 +1,4 @@
-"""How figures are written: the same in every format."""
+"""Figures, names and sizes as text, for the terminal, pages and tables alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff
 
 
 def cleaned(value: Any) -> Any:
-    """The same data, its text without characters that neither XML nor a file can hold.
+    """The same data, with characters replaced that XML cannot hold.
 
     >>> cleaned({"a": ["b\\x00", 1.0]})
     {'a': ['b\ufffd', 1.0]}
@@ -29,7 +29,7 @@ def cleaned(value: Any) -> Any:
 
 
 def readable(label: str) -> str:
-    """A choice with its options as people read it; of options that are names the key is left out.
+    """A choice with its options in readable form; keys of options that are names are left out.
 
     >>> readable("pfedul:correction=reset,fraction=0.3"), readable("none")
     ('pfedul (reset, fraction=0.3)', 'none')
@@ -41,7 +41,7 @@ def readable(label: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """A number with a minus sign in the place of the hyphen.
+    """A number with a minus sign instead of a hyphen.
 
     >>> typeset("-1.5") == MINUS + "1.5"
     True
@@ -50,7 +50,7 @@ def typeset(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A figure, or the words that there is none.
+    """A figure, or "not measured".
 
     >>> number(0.51234), number(0.2, 2), number(None)
     ('0.512', '0.20', 'not measured')
@@ -77,7 +77,7 @@ def percent(value: float | None) -> str:
 
 
 def span(interval: Sequence[float] | None, digits: int = 3) -> str:
-    """An interval in words; nothing if there is none.
+    """An interval as text; empty if there is none.
 
     >>> span([0.4, 0.6]), span(None)
     ('0.400 to 0.600', '')
@@ -86,7 +86,7 @@ def span(interval: Sequence[float] | None, digits: int = 3) -> str:
 
 
 def with_interval(figure: Mapping[str, Any] | None, sign: bool = False) -> str:
-    """A figure with its interval behind it.
+    """A figure followed by its interval.
 
     >>> with_interval({"value": 0.5, "interval": [0.4, 0.6]})
     '0.500 (0.400 to 0.600)'
@@ -114,7 +114,7 @@ def extent(values: Iterable[float | None], digits: int = 3) -> str:
 
 
 def joined(names: Iterable[str], nothing: str = "nobody") -> str:
-    """Names in a row.
+    """Names separated by commas.
 
     >>> joined(["ann", "bob"]), joined([])
     ('ann, bob', 'nobody')
@@ -141,7 +141,7 @@ def sentence(text: str) -> str:
 
 
 def moment(text: str | None) -> str:
-    """A time of the ledger for people.
+    """A timestamp of the ledger in readable form.
 
     >>> moment("2026-11-16T18:00:05.123+00:00")
     '2026-11-16 18:00:05 UTC'
@@ -153,7 +153,7 @@ def moment(text: str | None) -> str:
 
 
 def shortened(name: str, most: int = 18) -> str:
-    """A name that fits beside an axis; both its ends stay.
+    """A name that fits next to an axis; the middle of a long one is cut.
 
     >>> shortened("a-very-long-name-of-a-client")
     'a-very-lo…a-client'
@@ -165,7 +165,7 @@ def shortened(name: str, most: int = 18) -> str:
 
 
 def human_bytes(size: float) -> str:
-    """A size that people can read.
+    """A size in readable units.
 
     >>> human_bytes(123), human_bytes(4_500_000)
     ('123 B', '4.5 MB')

@@ -1,4 +1,4 @@
-"""What a page is made of: plain parts that every format renders in its own way."""
+"""The parts of a page, which each file format renders in its own way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and their values, for the eye to run down; `mono` where values are hashes or code."""
+    """Names and values; `mono` if the values are hashes or code."""
 
     rows: tuple[tuple[str, str], ...]
     mono: bool = False
@@ -39,7 +39,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a head. The first `words` columns are text, the others figures."""
+    """Rows with a header. The first `words` columns are text, the others figures."""
 
     caption: str
     head: tuple[str, ...]
@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Code:
-    """Text to be copied to the letter."""
+    """Text to be copied verbatim."""
 
     caption: str
     text: str
@@ -59,9 +59,8 @@ class Code:
 class Figure:
     """One picture: `draw` is given an empty matplotlib figure of `size` pixels.
 
-    `summary` says in words what the picture shows, for those who cannot see it.
-    A `wide` picture keeps its size on a narrow screen and scrolls in its box. The
-    `remark` is a second line under the title.
+    `summary` describes the picture for those who cannot see it. A `wide` picture keeps its
+    size on a narrow screen and scrolls. `remark` is a second line under the title.
     """
 
     title: str
@@ -74,9 +73,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pictures side by side with one caption, and one legend of series (see `series.py`).
+    """Pictures side by side with one caption and one legend of series (see `style.py`).
 
-    `lines`: series are lines, told apart by their dashes, too.
+    `lines`: the series are lines, which also differ by their dashes.
     """
 
     caption: str
@@ -99,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure of the first screen: `value`, what it is, and how to take it."""
+    """One figure of the first screen: its name, its value, and how to read it."""
 
     label: str
     value: str
@@ -108,7 +107,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Banner:
-    """The verdict: a word, a sign and a colour that say the same, a sentence, its limits.
+    """The verdict: a word, a sign and a colour that say the same, a sentence, and its limits.
 
     `tone` is "good", "mixed", "bad" or "unknown".
     """

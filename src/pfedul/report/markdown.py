@@ -1,4 +1,4 @@
-"""The page as Markdown: the same words and tables; pictures are said in words."""
+"""The page as Markdown: the same text and tables; pictures are described."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_markdown(page: Page) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown takes for text.
+    """Text with the special characters of Markdown escaped.
 
     >>> escaped("<b>*x*|y")
     '&lt;b&gt;\\\\*x\\\\*\\\\|y'

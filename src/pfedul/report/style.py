@@ -1,8 +1,8 @@
-"""How each kind of model is drawn: colour, marker and line, so that no two differ by colour alone.
+"""How each kind of model is drawn: colour, marker and line. No two differ by colour alone.
 
-Figures are drawn in colours that nothing else uses; `svg.py` puts the page's own
-in their place (`INKS`), so that one picture serves light and dark pages. The
-page's colours are Okabe and Ito's, told apart by colour-blind readers, too.
+Figures are drawn in placeholder colours, which `svg.py` replaces by CSS variables (`INKS`),
+so one picture serves light and dark pages. The page's colours are the Okabe-Ito palette,
+which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ INKS = {
     _FRESH: "var(--fresh)",
     _MEMBERS: "var(--members)",
 }
-"""The colour in the drawing -> the colour on the page."""
+"""Placeholder colour -> CSS colour."""
 
 
 def on_white(colour: str) -> str:
-    """The colour that a page by daylight has for one of a drawing: for pictures in files.
+    """The light-theme colour for a placeholder, for pictures in files.
 
     >>> on_white(PAGE), on_white(INK) != INK
     ('#ffffff', True)
     """
     name = {"currentColor": "ink"}.get(INKS[colour], INKS[colour][6:-1])
     style = files("pfedul.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
-    found = re.search(rf"--{name}: (#[0-9a-f]{{6}});", style)
-    assert found is not None
-    return found.group(1)
+    match = re.search(rf"--{name}: (#[0-9a-f]{{6}});", style)
+    assert match is not None
+    return match.group(1)
 
 
 @dataclass(frozen=True)
 class Series:
-    """How one kind of model looks. `line` and `marker` are matplotlib's words."""
+    """How one kind of model looks; `line` and `marker` are matplotlib's codes."""
 
     name: str
     label: str
@@ -54,7 +54,7 @@ class Series:
 
     @property
     def fill(self) -> str:
-        """Oracles are hollow, so that a mark under theirs is seen."""
+        """Oracles are hollow, so marks under them stay visible."""
         return PAGE if self.name == "oracle" else self.colour
 
 

@@ -1,4 +1,4 @@
-"""A figure as SVG that stands inside a page: its text is text, its colours are the page's."""
+"""Figures as inline SVG: text stays text, colours are CSS variables of the page."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _drop(root: Any, tag: str) -> None:
 
 
 def _drop_styles(root: Any) -> None:
-    """Style sheets in a figure would hold for the whole page."""
+    """Style sheets in a figure would apply to the whole page."""
     _drop(root, "style")
 
 

@@ -1,1 +1,1 @@
-"""Drawing: each function is given empty axes or an empty figure and data, and knows no report."""
+"""Drawing functions: each gets an empty figure or axes and data."""

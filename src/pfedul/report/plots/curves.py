@@ -71,7 +71,7 @@ def _draw_line(
 
 
 def _above_zero(rates: Sequence[float]) -> list[float]:
-    """A logarithmic axis has no zero: what is below it is drawn at its lower end."""
+    """A logarithmic axis has no zero: smaller rates are drawn below its lower end."""
     return [max(rate, SMALLEST_RATE / 10) for rate in rates]
 
 
@@ -91,7 +91,7 @@ def draw_distributions(figure: Any, rows: Sequence[Mapping[str, Any]], signal: s
 
 
 def _label_bins(axes: Any, edges: Sequence[float], signal: str) -> None:
-    """Bins that grow are even on a logarithmic axis, which is how losses spread."""
+    """Use a logarithmic axis if the bins grow, as those of losses do."""
     axes.set_xlabel(signal)
     if edges[0] > 0 and edges[-1] - edges[-2] > 2 * (edges[1] - edges[0]):
         axes.set_xscale("log")

@@ -1,4 +1,4 @@
-"""The plan of a removal, and every client's score on every layer: for pages and as files."""
+"""Drawings of a plan and of every client's score on every layer, for pages and files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.plan import Plan
 
 CHOSEN, OTHER = "#d55e00", "#0072b2"
-"""Orange and blue of the Okabe-Ito palette: told apart by colour-blind readers, too."""
+"""Orange and blue of the Okabe-Ito palette."""
 
 SHADES = 32
-"""Steps of the colour scale: fewer than 50, so that it is drawn in lines, not as an image."""
+"""Steps of the colour scale: below 50 it is drawn as vectors, not as an image."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def draw_scores(axes: Any, bars: Sequence[ScoreBar], threshold: float, paint: Pa
 
 
 def draw_score_map(axes: Any, scores: Mapping[str, Sequence[float]], layers: Sequence[str]) -> None:
-    """Fields of colour, clients down, layers across, and the scale beside them."""
+    """A heat map, clients down, layers across, with its scale."""
     from matplotlib import colormaps
 
     shades = colormaps["cividis"].resampled(SHADES)
@@ -90,7 +90,7 @@ def draw_score_map(axes: Any, scores: Mapping[str, Sequence[float]], layers: Seq
 
 
 def _axes(width: float, height: float) -> tuple[Any, Any]:
-    # Imported here: it takes a second that commands without pictures need not wait for.
+    # Imported here: this takes a second that commands without pictures do not need.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -27,7 +27,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """A name, its dots, and a shaded stretch if there is something to compare them with."""
+    """A name, its dots, and a shaded range to compare them with."""
 
     label: str
     marks: tuple[Mark, ...]
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Scale:
-    """The horizontal axis: its name, its ends (None: as the data have it), a line to look for."""
+    """The horizontal axis: its name, its ends (None: from the data), a reference line."""
 
     label: str
     ends: tuple[float, float] | None = None
@@ -56,7 +56,7 @@ def rows_figure(
 
 
 def _is_crowded(row: Row) -> bool:
-    """Intervals of the same row would lie on each other; they are drawn one under the other."""
+    """Whether intervals would overlap: then they are drawn one under the other."""
     return sum(mark.interval is not None for mark in row.marks) > 1
 
 
@@ -114,7 +114,7 @@ def _draw_scale(axes: Any, scale: Scale) -> None:
 
 
 def common_ends(rows: Sequence[Row], at_least: tuple[float, float]) -> tuple[float, float]:
-    """One scale for several pictures, so that they can be compared.
+    """One scale for several pictures, to make them comparable.
 
     >>> common_ends([Row("a", (Mark("candidate", 0.5, [0.2, 0.6]),))], (0.4, 0.6))
     (0.19, 0.61)

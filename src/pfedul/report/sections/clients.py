@@ -50,7 +50,7 @@ def _oracle_mean(material: Material, client: str) -> float | None:
 
 
 def _by_change(found: dict[str, tuple[float, float]]) -> list[str]:
-    """Who lost most comes first."""
+    """The largest loss first."""
     return sorted(found, key=lambda client: (found[client][1] - found[client][0], client))
 
 
@@ -91,7 +91,7 @@ def _table(material: Material, found: dict[str, tuple[float, float]]) -> Table:
 
 
 def _metrics(material: Material) -> list[Block]:
-    """PPS and CFI beside what retraining gives: the paper assigns it 1, the formula may not."""
+    """PPS and CFI next to those of retraining: 1 in the paper, not always by the formula."""
     outcome = material.outcome
     if outcome.get("pps") is None:
         return []

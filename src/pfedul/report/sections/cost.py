@@ -8,14 +8,14 @@ from pfedul.report.material import Material
 
 
 def cheaper(material: Material) -> float | None:
-    """How many times the CPU time of forgetting goes into that of retraining."""
+    """CPU time of retraining divided by that of forgetting."""
     cost = material.evidence.get("cost") or {}
     forget, retrain = forgetting_seconds(material), cost.get("retrain_cpu_seconds")
     return retrain / forget if forget and retrain else None
 
 
 def forgetting_seconds(material: Material) -> float | None:
-    """CPU seconds of the act; of the rehearsed one where there was no act."""
+    """CPU seconds of the removal, or else of the rehearsed one."""
     stages = material.request.get("stages")
     if stages:
         return float(sum(stage["cpu_seconds"] for stage in stages.values()))
@@ -24,7 +24,7 @@ def forgetting_seconds(material: Material) -> float | None:
 
 
 def cost_section(material: Material) -> Section:
-    """Forgetting beside retraining, then stage by stage."""
+    """Forgetting compared with retraining, then stage by stage."""
     blocks = [Text(_summary(material)), *_comparison(material), *_stages(material)]
     return Section("cost", "Cost against retraining", tuple(blocks))
 

@@ -35,7 +35,7 @@ def _grouped(
     def key(row: Json) -> tuple[str, ...]:
         return tuple(str(row[name]) for name in keys)
 
-    # Sorted by where a key comes first: the order of the evidence stays.
+    # Sorted by the first occurrence of a key, which keeps the order of the evidence.
     first = {key(row): place for place, row in reversed(list(enumerate(rows)))}
     ordered = sorted(rows, key=lambda row: first[key(row)])
     return [(name, list(part)) for name, part in groupby(ordered, key)]

@@ -104,7 +104,7 @@ def _map(material: Material, plan: Json) -> list[Figure]:
 
 
 def _draw_map(figure: Any, scores: dict[str, list[float]], names: list[str]) -> None:
-    # Rows are kept apart by their place: two long names may be the same once shortened.
+    # Labels are set by position: two long names may be equal once shortened.
     axes = figure.add_subplot()
     draw_score_map(axes, scores, [shortened(name) for name in names])
     places = [place + 0.5 for place in range(len(scores))]

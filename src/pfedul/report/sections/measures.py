@@ -16,7 +16,7 @@ _KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answe
 
 
 def distance_blocks(material: Material) -> list[Block]:
-    """How far the candidate's answers are from the oracles', beside oracle from oracle."""
+    """Distance of the candidate's answers to the oracles', and between oracles."""
     rows = material.evidence.get("distance") or ()
     if not rows:
         return []

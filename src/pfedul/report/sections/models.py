@@ -60,5 +60,5 @@ def three_cells(figures: Figures) -> tuple[str, str, str]:
 
 
 def in_words(figures: Figures) -> str:
-    """Every model with its figure, for those who cannot see the picture."""
+    """Every model with its figure, as text."""
     return "; ".join(f"{model} {with_interval(figures[model])}" for model in in_order(figures))

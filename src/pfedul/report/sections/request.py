@@ -51,7 +51,7 @@ def _plain(value: Any) -> str:
 
 
 def _hashes(material: Material) -> list[Block]:
-    """The tensors of the run beside those that were tested."""
+    """Hashes of the run's tensors next to those that were tested."""
     done, tested = material.request, material.evidence.get("hashes") or {}
     rows = (
         ("shared, before", done.get("shared_sha256_before"), tested.get("shared_before")),

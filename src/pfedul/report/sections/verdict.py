@@ -72,7 +72,7 @@ def banner(material: Material) -> Banner:
 
 
 def _of_other_tensors(material: Material) -> Banner:
-    """Nothing that was found in the rehearsal is claimed of a run that went another way."""
+    """Claims nothing about the run: the rehearsal tested other tensors."""
     verdict = material.evidence.get("verdict") or {}
     return Banner(
         tone="unknown",
