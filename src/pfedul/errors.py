@@ -10,7 +10,7 @@ class PfedulError(Exception):
     """
 
 
-class Hindrance(PfedulError):
+class TransientError(PfedulError):
     """Something that may pass without another request (a full disk, workers that died, clients
     that are away): what was begun stays begun, and goes on when it is asked for again.
     """

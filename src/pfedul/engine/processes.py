@@ -26,7 +26,7 @@ from pfedul.base.registry import registered_entries, restore_entries
 from pfedul.base.tensors import Tensors
 from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
-from pfedul.errors import Hindrance, PfedulError
+from pfedul.errors import PfedulError, TransientError
 from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 
 BUFFERS_PER_WORKER = 2
@@ -126,7 +126,7 @@ class ProcessesEngine:
             order = replace(waiting.popleft(), buffer=worker.free.pop(0))
             attempts[order.client] += 1
             if attempts[order.client] > ATTEMPTS:
-                raise Hindrance(_explain_deaths(order.client, self._last_exit))
+                raise TransientError(_explain_deaths(order.client, self._last_exit))
             worker.busy_with = order
             try:
                 worker.line.send(order)

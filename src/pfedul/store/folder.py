@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from pfedul.base.tensorfile import digest, encode
 from pfedul.base.tensors import Tensors
-from pfedul.errors import Hindrance, PfedulError
+from pfedul.errors import PfedulError, TransientError
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.paths import (
     CLIENTS,
@@ -199,9 +199,9 @@ def own_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise Hindrance(f"No permission to write {error.filename or path}.") from None
+        raise TransientError(f"No permission to write {error.filename or path}.") from None
     except OSError as error:
-        raise Hindrance(
+        raise TransientError(
             f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
         ) from None
 

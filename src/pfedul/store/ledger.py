@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from pfedul.errors import Hindrance, PfedulError
+from pfedul.errors import PfedulError, TransientError
 from pfedul.store.paths import inside
 
 FORMAT = "3"
@@ -144,7 +144,7 @@ class Ledger:
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
-                raise Hindrance(
+                raise TransientError(
                     f"The ledger {self.path} cannot be written ({error}); "
                     "nothing that was committed is lost."
                 ) from None

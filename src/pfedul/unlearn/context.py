@@ -21,7 +21,7 @@ from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.clusters.layout import Clusters
 from pfedul.data.samples import Samples
-from pfedul.errors import Hindrance, MethodFailed, PfedulError
+from pfedul.errors import MethodFailed, PfedulError, TransientError
 from pfedul.personalization import Recalibration
 from pfedul.protocol import OnStage, Refusal, Reply, Task, with_extra
 from pfedul.records import RECORDS
@@ -259,7 +259,7 @@ class Context:
         """Without any usable answer the method ends."""
         if len(refusals) < len(clients):
             return
-        kind = Hindrance if all(refusal.silent for refusal in refusals) else MethodFailed
+        kind = TransientError if all(refusal.silent for refusal in refusals) else MethodFailed
         raise kind(
             f"The method '{self.name}' had no usable answer from any of "
             f"{', '.join(clients)}; see 'pfedul status'."
@@ -288,7 +288,7 @@ class Context:
         there = [client for client in clients if client not in self.away]
         self.account.missed |= set(clients) - set(there)
         if not there:
-            raise Hindrance(
+            raise TransientError(
                 f"The method '{self.name}' asks {', '.join(clients)}, of whom all are away; "
                 "try again when one of them is there."
             )

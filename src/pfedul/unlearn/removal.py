@@ -15,7 +15,7 @@ from typing import Any
 from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors, norm
 from pfedul.base.threads import one_thread
-from pfedul.errors import Hindrance, MethodFailed, PfedulError
+from pfedul.errors import MethodFailed, PfedulError, TransientError
 from pfedul.protocol import OnStage
 from pfedul.run.run import Run
 from pfedul.store import requests as requests_of
@@ -77,7 +77,7 @@ def forget(
             _remove(removal)
     except BaseException as error:
         run.store.roll_back()
-        if isinstance(error, PfedulError) and not isinstance(error, Hindrance):
+        if isinstance(error, PfedulError) and not isinstance(error, TransientError):
             clear_notes(run.store.path)
             requests_of.withdraw(run.store.ledger, removal.request)
         raise
