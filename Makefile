@@ -40,7 +40,7 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)  ## write the generated parts of the docs anew
+docs: $(READY)  ## write the generated parts of the docs again
 	$(BIN)/python docs/generate.py
 
 bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting against retraining
