@@ -8,14 +8,14 @@ end the method instead of entering the run.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, size_in_bytes
@@ -35,7 +35,6 @@ from pfedul.settings import Settings
 from pfedul.split import Split
 from pfedul.store.paths import INIT_FILE
 from pfedul.store.store import Store
-from pfedul.store.tables import refusal_rows
 from pfedul.unlearn.account import Account
 from pfedul.unlearn.history import History
 from pfedul.unlearn.notebook import Notebook
@@ -147,9 +146,11 @@ class Context:
         """Who took part in which round of the run."""
         return History(self.run)
 
-    def generator(self, purpose: str) -> Generator:
+    def generator(self, purpose: str) -> torch.Generator:
         """The server's own random stream for one purpose."""
-        return Generator().manual_seed(derive_seed(self.seed, "unlearn", self.request, purpose))
+        return torch.Generator().manual_seed(
+            derive_seed(self.seed, "unlearn", self.request, purpose)
+        )
 
     # What is at clients: only for methods that need clients on this machine
 
@@ -215,29 +216,33 @@ class Context:
         counts, refusals = self.account.counts, list[Refusal]()
         counts.rounds += not same_round
         counts.bytes_broadcast += size_in_bytes(message) * len(present)
-        layout = shared if like is None else like
-
-        def check(reply: Reply, client: str) -> str | None:
-            return check_work(reply, client, self.samples(client), layout)
-
-        def refuse(refusal: Refusal) -> None:
-            refusals.append(refusal)
-            self._refuse(refusal)
-
-        replies = self.run.ask(
-            self._task(what, how),
-            present,
-            message,
-            check,
-            on_reply=self._book,
-            on_refusal=refuse,
-        )
-        with closing(replies):
+        task, layout = self._task(what, how), shared if like is None else like
+        with closing(self._replies(task, present, message, layout, refusals)) as replies:
             for reply in replies:
                 self.finite(reply.shared)
                 counts.bytes_uploaded += size_in_bytes(reply.shared)
                 yield reply
         self._require_answers(refusals, present)
+
+    def _replies(
+        self,
+        task: Task,
+        clients: Sequence[str],
+        message: Tensors,
+        like: Tensors,
+        refusals: list[Refusal],
+    ) -> Generator[Reply, None, None]:
+        """Sound replies; what is refused is written down and added to `refusals`."""
+
+        def check(reply: Reply, client: str) -> str | None:
+            return check_work(reply, client, self.samples(client), like)
+
+        def refuse(refusal: Refusal) -> None:
+            refusals.append(refusal)
+            self.run.note_refusal(refusal)
+            self.account.refused.add(refusal.client)
+
+        return self.run.ask(task, clients, message, check, on_reply=self._book, on_refusal=refuse)
 
     def _task(self, what: str, how: Any) -> Task:
         return Task(
@@ -250,10 +255,6 @@ class Context:
 
     def _book(self, reply: Reply) -> None:
         self.account.meter.elsewhere += self.run.cpu_elsewhere(reply)
-
-    def _refuse(self, refusal: Refusal) -> None:
-        self.run.store.ledger.write(refusal_rows(self.rounds, [refusal]))
-        self.account.refused.add(refusal.client)
 
     def _require_answers(self, refusals: Sequence[Refusal], clients: Sequence[str]) -> None:
         """Without any usable answer the method ends."""
