@@ -15,6 +15,7 @@ from pfedul.settings import (
     settings_digest,
     write_toml,
 )
+from pfedul.unlearn.methods import with_records_of_methods
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,7 @@ def test_settings_cannot_be_changed_in_place():
 
 def test_a_record_that_no_method_needs_is_refused_by_its_name():
     with pytest.raises(PfedulError, match="The method 'knot' needs no record"):
-        canonical_records("fisher+knot")
-    with pytest.raises(PfedulError, match="--record knows no 'nosuch'"):
-        canonical_records("nosuch")
+        with_records_of_methods({"record": "fisher+knot"})
+    for refusing in (canonical_records, lambda text: with_records_of_methods({"record": text})):
+        with pytest.raises(PfedulError, match="--record knows no 'nosuch'"):
+            refusing("nosuch")

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.at_request import context_on
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.linear import (
     MEAN,
@@ -96,7 +97,7 @@ def created(run, model, **settings) -> Federation:
 
 def test_the_first_layer_is_the_first_that_a_sample_meets_and_never_a_norm(tmp_path):
     with created(tmp_path / "run", Backwards) as federated:
-        layer = first_layer(federated)
+        layer = first_layer(context_on(federated, federated.clients[0]))
     assert (layer.name, layer.weights, layer.biases) == (
         "first",
         ("first.weight",),
@@ -112,7 +113,10 @@ def test_without_a_sample_the_order_is_that_of_the_definition():
 
 def test_a_tied_matrix_is_turned_under_both_its_names(tmp_path):
     with created(tmp_path / "run", Tied) as federated:
-        assert first_layer(federated).weights == ("one.weight", "two.weight")
+        assert first_layer(context_on(federated, federated.clients[0])).weights == (
+            "one.weight",
+            "two.weight",
+        )
         federated.train()
         federated.forget("c1", method="not:rounds=1")
         shared = federated.shared
@@ -195,7 +199,7 @@ class FlatBias(nn.Module):
 
 def test_a_bias_is_one_whatever_its_shape(tmp_path):
     with created(tmp_path / "run", FlatBias) as federated:
-        layer = first_layer(federated)
+        layer = first_layer(context_on(federated, federated.clients[0]))
     assert (layer.weights, layer.biases) == (("body.weight",), ("body.bias",))
 
 

@@ -13,6 +13,7 @@ from helpers.three_clients import POINTS, Pencil, body_step, federation, head_st
 from pfedul import Federation, PfedulError
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensorfile import read_file
+from pfedul.run import training
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.federaser import calibrated
 
@@ -216,7 +217,7 @@ SOME_ABSENT = {2: ["ann", "cat"], 3: ["bob", "cat"]}
 def test_where_somebody_was_absent_residuals_are_added_one_by_one_and_a_note_says_so(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Federation, "choose", lambda _, n: SOME_ABSENT.get(n, list(POINTS)))
+    monkeypatch.setattr(training, "participants", lambda _, n: SOME_ABSENT.get(n, list(POINTS)))
     found, outcome = body_after(tmp_path / "run", "fedrecovery:gamma=3", "ann", "bob")
     pencil, numbers = Pencil(ROUNDS, SOME_ABSENT), range(1, ROUNDS + 1)
     z = sum(pencil.square(n) for n in numbers)

@@ -265,7 +265,7 @@ def test_a_repaired_run_trains_on_from_there(run):
         (["c1"], {"away": ["x"]}, "'x' is not one of the clients"),
         (["c1"], {"method": "none", "alpha": 1.0}, "--alpha belongs to the method 'pfedul'"),
         (["c1"], {"recalibrate": True, "no_recalibration": True}, "not both"),
-        (["c1"], {"method": "ga-naive:rounds=0"}, "must be above 0"),
+        (["c1"], {"method": "ga-naive:rounds=0"}, "rounds must be at least 1"),
         (["c1"], {"correction": "reset", "step": 0.1}, "'reset' has no --step"),
         (["c1"], {"correction": "reset", "clip": 0.1}, "'reset' has no --clip"),
         (["c1"], {"correction": "paper", "fraction": 0.1}, "'paper' has no --fraction"),

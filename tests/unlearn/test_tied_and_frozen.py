@@ -126,5 +126,5 @@ def test_what_is_frozen_stays_as_it_is(method, frozen, tmp_path):
 
 def test_the_first_layer_that_is_trained_is_negated_without_its_frozen_bias(frozen):
     with opened(frozen, Frozen) as federation:
-        layer = first_layer(federation)
+        layer = first_layer(context_on(federation, TARGET))
     assert (layer.name, layer.weights, layer.biases) == ("two", ("two.weight",), ())
