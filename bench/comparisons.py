@@ -23,8 +23,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfedul.report.html import as_html
-
 from pfedul import Federation
 from pfedul.base.text import readable
 from pfedul.compare import Comparison, compare
@@ -34,6 +32,7 @@ from pfedul.compare.folder import PAGE_FILE, SCATTER_FILE
 from pfedul.compare.page import comparison_page, write_pages
 from pfedul.compare.scatter import save_scatter
 from pfedul.compare.tables import retraining_seconds, verdict_words
+from pfedul.report.formats import as_html
 from speed import write_page
 
 ROOT = Path(__file__).parent.parent
