@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -200,10 +201,8 @@ def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
     return DeploymentRecord(**words, processes=tuple(_process(item) for item in processes))
 
 
-def _process(words: dict[str, object]) -> Process:
-    command = words.pop("command")
-    assert isinstance(command, list)
-    return Process(**words, command=tuple(command))  # type: ignore[arg-type]
+def _process(words: dict[str, Any]) -> Process:
+    return Process(**{**words, "command": tuple(words["command"])})
 
 
 def write_record(layout: DeploymentPaths, record: DeploymentRecord) -> None:
