@@ -30,13 +30,12 @@ from torch import nn
 
 from pfedul import Federation
 from pfedul.base.registry import NoOptions
-from pfedul.base.tensors import Tensors, read_tensors
+from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
 from pfedul.data import TensorSamples
 from pfedul.models import resnet18
 from pfedul.personalization import Job, LocalTraining, Recalibration
 from pfedul.personalization.fedper import FEDPER
-from pfedul.personalization.recalibration import prepare
 from pfedul.records import FisherRecord
 from pfedul.split import Split, split_head
 from pfedul.unlearn import Plan, PlanOptions, plan_removal
@@ -139,7 +138,7 @@ def recalibration_table() -> str:
     how = Recalibration(epochs=2)
 
     def recalibrate() -> object:
-        prepare(job, how)
+        load_tensors(job.model, job.shared, job.personal)
         return FEDPER.recalibrate(job, how)
 
     with one_thread():

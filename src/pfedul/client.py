@@ -22,7 +22,7 @@ from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
 from pfedul.personalization import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
-from pfedul.personalization.recalibration import prepare
+from pfedul.personalization.recalibration import renewed_statistics
 from pfedul.protocol import (
     MEASURING,
     MEASURING_CPU,
@@ -116,17 +116,17 @@ def fit(bench: Workbench, _task: Task, job: Job) -> Reply:
 
 
 def recalibrate(bench: Workbench, task: Task, job: Job) -> Reply:
-    """Refit the personal part to shared tensors that were changed; shared ones stay.
-
-    Only re-estimated normalisation statistics are sent back, where they are shared.
-    """
+    """Refit the personal part to shared tensors that were changed; shared ones stay."""
+    load_tensors(job.model, job.shared, job.personal)
     how = task.recalibration or Recalibration()
-    statistics = prepare(job, how)
     personal = bench.personalization.recalibrate(job, how)
-    metrics = {"loss": 0.0}
-    if task.measured and not statistics:  # else their mean decides, which only the server knows
-        metrics = _measured(bench, job, personal)
-    return Reply(job.client, len(job.samples), statistics, personal, metrics)
+    metrics = _measured(bench, job, personal) if task.measured else {"loss": 0.0}
+    return Reply(job.client, len(job.samples), personal=personal, metrics=metrics)
+
+
+def statistics(_bench: Workbench, _task: Task, job: Job) -> Reply:
+    """Shared normalisation statistics, estimated again on the client's samples."""
+    return Reply(job.client, len(job.samples), renewed_statistics(job), metrics={"loss": 0.0})
 
 
 def _measured(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]:
@@ -173,6 +173,7 @@ def work(bench: Workbench, task: Task, job: Job) -> Reply:
 ACTIONS: dict[str, Callable[[Workbench, Task, Job], Reply]] = {
     "fit": fit,
     "recalibrate": recalibrate,
+    "statistics": statistics,
     "evaluate": evaluate,
     "exact-fisher": exact_fisher_norms,
     "work": work,

@@ -45,7 +45,7 @@ def test_every_bit_of_every_type_arrives():
 
 
 def test_an_order_arrives_as_it_was_given():
-    task = Task("recalibrate", 3, recalibration=Recalibration(2, statistics=True), measured=True)
+    task = Task("recalibrate", 3, recalibration=Recalibration(2, affine=True), measured=True)
     order = NodeOrder(task, "a", "f", {"lr": 0.1}, TENSORS, {}, "ab" * 32)
     opened = open_order(pack_order(order))
     assert same_bits(opened.shared, TENSORS)

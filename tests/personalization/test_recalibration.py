@@ -16,10 +16,16 @@ from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining, Recalib
 from pfedul.personalization.ditto import DITTO, DittoOptions
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.fedrep import FEDREP, FedRepOptions
-from pfedul.personalization.recalibration import prepare, reestimate_statistics
+from pfedul.personalization.recalibration import (
+    HEAD_DECAY,
+    HEAD_EPOCHS,
+    reestimate_statistics,
+    renewed_statistics,
+)
 
 MEAN, VAR, COUNT = (f"body.1.{n}" for n in ("running_mean", "running_var", "num_batches_tracked"))
 ONCE = Recalibration(epochs=1)
+THOROUGH = Recalibration(epochs=None)
 
 
 def norm_job(name: str, **training) -> Job:
@@ -45,7 +51,7 @@ def norm_job(name: str, **training) -> Job:
 
 
 def recalibrate(name: str, job: Job, how: Recalibration = ONCE) -> dict:
-    prepare(job, how)
+    load_tensors(job.model, job.shared, job.personal)
     return PERSONALIZATIONS[name.partition(":")[0]].recalibrate(job, how)
 
 
@@ -53,7 +59,7 @@ def recalibrate(name: str, job: Job, how: Recalibration = ONCE) -> dict:
 def test_the_head_takes_one_step_under_the_changed_body(entry, options):
     job = one_sample_job(entry, options)
     job.shared["body.weight"] = torch.tensor([[2.0]])
-    prepare(job, ONCE)
+    load_tensors(job.model, job.shared, job.personal)
     head = entry.recalibrate(job, ONCE)["head.weight"]
     p = math.exp(1.0) / (math.exp(1.0) + math.exp(-0.5))  # logits (0.5, -0.25) * 2
     expected = [0.5 - 0.1 * (p - 1) * 2, -0.25 - 0.1 * (1 - p) * 2]
@@ -63,7 +69,7 @@ def test_the_head_takes_one_step_under_the_changed_body(entry, options):
 def test_ditto_takes_proximal_steps_toward_the_new_shared_model():
     job = one_sample_job(DITTO, DittoOptions(lam=0.5))
     job.shared["body.weight"] = torch.tensor([[3.0]])
-    prepare(job, ONCE)
+    load_tensors(job.model, job.shared, job.personal)
     local = DITTO.recalibrate(job, ONCE)["body.weight"].item()
     p = math.exp(0.5) / (math.exp(0.5) + math.exp(-0.25))
     gradient = (p - 1) * 0.5 + (1 - p) * -0.25
@@ -102,23 +108,60 @@ def test_shared_tensors_do_not_move(name):
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedper", "ditto"])
-def test_shared_statistics_are_estimated_anew_if_asked(name):
+def test_shared_statistics_are_those_of_the_samples_under_the_shared_weights(name):
     job = norm_job(name)
-    assert prepare(job, ONCE) == {}
-    fresh = prepare(job, Recalibration(statistics=True))
+    fresh = renewed_statistics(job)
     assert set(fresh) == {MEAN, VAR}
     x = job.samples.x @ job.shared["body.0.weight"].T + job.shared["body.0.bias"]
     torch.testing.assert_close(fresh[MEAN], x.mean(0))
-
-
-def test_dittos_local_model_keeps_its_own_statistics():
-    job = norm_job("ditto")
-    prepare(job, Recalibration(statistics=True))
-    assert torch.equal(job.model.state_dict()[MEAN], job.personal[MEAN])
+    torch.testing.assert_close(fresh[VAR], x.var(0))
 
 
 def test_personal_statistics_are_not_shared():
-    assert prepare(norm_job("fedbn"), Recalibration(statistics=True)) == {}
+    assert renewed_statistics(norm_job("fedbn")) == {}
+
+
+def test_a_thorough_head_has_converged_where_two_epochs_have_not():
+    """At the minimum of the regularised loss its gradient is zero."""
+
+    def gradient(how):
+        job = norm_job("fedper", lr=0.1, momentum=0.9)
+        load_tensors(job.model, recalibrate("fedper", job, how))
+        job.model.eval()
+        head = job.model.head
+        decay = HEAD_DECAY / 2 * sum((p**2).sum() for p in head.parameters())
+        loss = nn.functional.cross_entropy(job.model(job.samples.x), job.samples.y) + decay
+        return sum(float(g.norm()) for g in torch.autograd.grad(loss, head.parameters()))
+
+    assert gradient(THOROUGH) < gradient(Recalibration(epochs=2)) / 5
+
+
+def test_the_rate_of_a_thorough_head_falls_along_a_cosine():
+    """One sample: the steps can be repeated with torch's own optimiser and schedule."""
+    job = one_sample_job(FEDPER, NoOptions())
+    load_tensors(job.model, job.shared, job.personal)
+    expected = copy.deepcopy(job.model)
+    head = FEDPER.recalibrate(job, THOROUGH)["head.weight"]
+    sgd = torch.optim.SGD(
+        expected.head.parameters(), job.training.lr, job.training.momentum, weight_decay=HEAD_DECAY
+    )
+    rate = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, HEAD_EPOCHS)
+    for _ in range(HEAD_EPOCHS):
+        sgd.zero_grad()
+        nn.functional.cross_entropy(expected(job.samples.x), job.samples.y).backward()
+        sgd.step()
+        rate.step()
+    torch.testing.assert_close(head, expected.head.weight.detach())
+
+
+def test_a_thorough_local_model_of_ditto_knows_nothing_of_the_old_one():
+    results = []
+    for start in (1.0, 5.0):
+        job = one_sample_job(DITTO, DittoOptions(lam=0.5))
+        job.personal["body.weight"] = torch.tensor([[start]])
+        load_tensors(job.model, job.shared, job.personal)
+        results.append(DITTO.recalibrate(job, THOROUGH)["body.weight"].item())
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("count", [2, 100, 256, 257, 258, 512, 600])

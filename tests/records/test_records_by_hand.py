@@ -185,6 +185,7 @@ def test_memory_of_the_records_of_a_resnet_18():
     sizes = {record.name: record.size(extent) / model for record in RECORDS}
     assert sizes == {
         "fisher": 21,
+        "contributions": 21,
         "norms": pytest.approx(20, rel=0.01),
         "uploads": 20,
         "sums": 20,
@@ -197,11 +198,11 @@ def test_memory_of_the_records_of_a_resnet_18():
     [
         ("fisher", "fisher"),
         ("none", "none"),
-        ("all", "fisher+norms+uploads+sums+psi"),
+        ("all", "fisher+contributions+norms+uploads+sums+psi"),
         ("sums + fisher", "fisher+sums"),
         ("federaser+sifu", "norms+psi"),
-        ("pfedul+fisher", "fisher"),
-        ("exclusion+all", "fisher+norms+uploads+sums+psi"),
+        ("pfedul+fisher", "fisher+contributions"),
+        ("exclusion+all", "fisher+contributions+norms+uploads+sums+psi"),
     ],
 )
 def test_records_and_methods_have_one_canonical_form(asked, kept):
@@ -215,7 +216,7 @@ def test_what_is_no_record_gets_one_sentence(asked):
         Settings(**with_records_of_methods({"record": asked}))
     text = str(refusal.value)
     assert "\n" not in text
-    assert asked == "none+fisher" or "fisher, norms, uploads, sums, psi" in text
+    assert asked == "none+fisher" or "fisher, contributions, norms, uploads, sums, psi" in text
 
 
 def test_a_run_that_keeps_one_record_keeps_no_other(tmp_path):

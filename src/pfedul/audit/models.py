@@ -271,7 +271,7 @@ def one_more_round(run: Run, targets: Sequence[str]) -> State:
 def recalibrated_only(run: Run, untouched: State, options: ForgetOptions) -> State:
     """A control: everything that is done around the correction, without the correction."""
     how = options.recalibration() or Recalibration()
-    task = Task("recalibrate", 0, recalibration=replace(how, statistics=False))
+    task = Task("recalibrate", 0, recalibration=how)
     clients = list(untouched.personal)
     new = _recalibrated(run, run.ask, task, clients, run.shared)
     personal = {client: {**part, **new[client]} for client, part in untouched.personal.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -18,6 +18,7 @@ class LocalTraining:
     """How a client trains: plain SGD, its momentum fresh in every round.
 
     `steps` ends each phase of the training after so many batches, however many epochs are left.
+    `cosine`: the rate falls to zero along a cosine over all batches of a phase.
     """
 
     epochs: int = 5
@@ -26,6 +27,7 @@ class LocalTraining:
     momentum: float = 0.9
     weight_decay: float = 0.0
     steps: int | None = None
+    cosine: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,17 @@ class Fitted:
 class Recalibration:
     """How a client recalibrates.
 
-    `epochs`: E_r of the paper. `affine`: FedBN also trains the weights and biases
-    of its normalisation. `statistics`: normalisation statistics that are *shared*
-    are re-estimated on the client's samples first and sent back to be averaged.
+    `epochs`: E_r of the paper, at the constant rate of training. None is thorough: until the
+    personal part has converged, as each personalisation sees fit (`thorough`). `affine`: FedBN
+    also trains the weights and biases of its normalisation.
     """
 
-    epochs: int = 2
+    epochs: int | None = 2
     affine: bool = False
-    statistics: bool = False
+
+    def training(self, usual: LocalTraining, thorough: LocalTraining) -> LocalTraining:
+        """How the personal part is trained."""
+        return thorough if self.epochs is None else replace(usual, epochs=self.epochs)
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,19 @@ The penalty covers parameters; running statistics follow the client's data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
 from pfedul.base.options import option
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
-from pfedul.personalization.base import Fitted, Job, Personalization, Recalibration
+from pfedul.personalization.base import Fitted, Job, LocalTraining, Personalization, Recalibration
 from pfedul.personalization.local import run_sgd, trainable
 from pfedul.split import split_whole
+
+THOROUGH_EPOCHS = 3
+"""Of a whole local model, begun at the shared one."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,12 @@ def fit(job: Job) -> Fitted:
     job.model.train()
     loss = run_sgd(job.model, trainable(job.model), job.samples, job.training)
     shared = read_tensors(job.model, job.split.shared)
-    return Fitted(shared, fit_local(job, job.training.epochs), loss)
+    return Fitted(shared, fit_local(job, job.personal, job.training), loss)
 
 
-def fit_local(job: Job, epochs: int) -> Tensors:
-    """The local model after `epochs` of proximal steps toward the shared model of the job."""
-    load_tensors(job.model, job.personal)
+def fit_local(job: Job, start: Tensors, training: LocalTraining) -> Tensors:
+    """A local model after proximal steps toward the shared model of the job."""
+    load_tensors(job.model, start)
     job.model.train()
     named = [(name, p) for name, p in job.model.named_parameters() if p.requires_grad]
 
@@ -47,13 +50,19 @@ def fit_local(job: Job, epochs: int) -> Tensors:
             _add_to_gradient(parameter, parameter - job.shared[name], job.options.lam)
 
     parameters = [parameter for _, parameter in named]
-    run_sgd(job.model, parameters, job.samples, job.training, epochs, pull_toward_shared)
+    run_sgd(job.model, parameters, job.samples, training, adjust_gradients=pull_toward_shared)
     return read_tensors(job.model, job.split.personal)
 
 
 def recalibrate(job: Job, how: Recalibration) -> Tensors:
-    """Eq. 13: the local optimisation again, with the changed shared model as its anchor."""
-    return fit_local(job, how.epochs)
+    """Eq. 13: the local optimisation again, with the changed shared model as its anchor.
+
+    The old local model knew the targets through its old anchor. So a thorough recalibration
+    begins with the changed shared model instead.
+    """
+    thorough = replace(job.training, epochs=THOROUGH_EPOCHS, cosine=True)
+    start = job.shared if how.epochs is None else job.personal
+    return fit_local(job, start, how.training(job.training, thorough))
 
 
 def _add_to_gradient(parameter: nn.Parameter, amount: torch.Tensor, factor: float) -> None:

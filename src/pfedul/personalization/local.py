@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from pfedul.base.tensors import load_tensors, read_tensors
 from pfedul.data.samples import Samples, TensorSamples
@@ -66,6 +67,7 @@ def run_sgd(
     optimizer = torch.optim.SGD(
         parameters, training.lr, training.momentum, weight_decay=training.weight_decay
     )
+    schedule = _schedule(optimizer, len(samples), training, epochs)
     total, seen = torch.zeros(()), 0
     for indices in batches(len(samples), training.batch_size, epochs, training.steps):
         x, y = samples.batch(indices)
@@ -75,11 +77,22 @@ def run_sgd(
         if adjust_gradients is not None:
             adjust_gradients()
         optimizer.step()
+        if schedule is not None:
+            schedule.step()
         total += loss.detach() * len(y)
         seen += len(y)
         if after_step is not None and after_step():
             break
     return float(total) / max(seen, 1)
+
+
+def _schedule(
+    optimizer: torch.optim.Optimizer, count: int, training: LocalTraining, epochs: int
+) -> CosineAnnealingLR | None:
+    if not training.cosine:
+        return None
+    batches = epochs * count_batches(count, training.batch_size)
+    return CosineAnnealingLR(optimizer, min(batches, training.steps or batches))
 
 
 @torch.no_grad()

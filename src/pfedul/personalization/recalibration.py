@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.data.samples import Samples
-from pfedul.personalization.base import Job, Recalibration
+from pfedul.personalization.base import Job, LocalTraining, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH, frozen, run_sgd, train_head
 from pfedul.split import Split
+
+AFFINE_EPOCHS = 2
+HEAD_EPOCHS, HEAD_DECAY = 30, 0.01
+"""Thorough recalibration of a head: features are computed once, so epochs are cheap."""
 
 _STATISTICS = ("running_mean", "running_var")
 
@@ -34,7 +39,9 @@ def refit_head(job: Job, how: Recalibration) -> Tensors:
     The model already holds the shared and personal tensors.
     """
     assert job.head is not None
-    train_head(job.model, job.head, job.samples, job.training, how.epochs)
+    thorough = replace(job.training, epochs=HEAD_EPOCHS, weight_decay=HEAD_DECAY, cosine=True)
+    training = how.training(job.training, thorough)
+    train_head(job.model, job.head, job.samples, training, training.epochs)
     return read_tensors(job.model, job.split.personal)
 
 
@@ -42,18 +49,19 @@ def refit_norm(job: Job, how: Recalibration) -> Tensors:
     """FedBN: statistics by one pass over the samples; weights and biases only with `affine`."""
     reestimate_statistics(job.model, job.samples)
     if how.affine:
-        _train_affine(job, how.epochs)
+        thorough = replace(job.training, epochs=AFFINE_EPOCHS, cosine=True)
+        _train_affine(job, how.training(job.training, thorough))
         reestimate_statistics(job.model, job.samples)
     return read_tensors(job.model, job.split.personal)
 
 
-def _train_affine(job: Job, epochs: int) -> None:
+def _train_affine(job: Job, training: LocalTraining) -> None:
     own = [p for module in norms(job.model) for p in module.parameters()]
     chosen = {id(parameter) for parameter in own}
     others = [p for p in job.model.parameters() if id(p) not in chosen]
     job.model.eval()
     with frozen(others):
-        run_sgd(job.model, own, job.samples, job.training, epochs)
+        run_sgd(job.model, own, job.samples, training)
 
 
 def norms(model: nn.Module) -> list[_BatchNorm]:
@@ -149,14 +157,10 @@ def _count(layer: _BatchNorm) -> int | None:
     return None if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
 
 
-def prepare(job: Job, how: Recalibration) -> Tensors:
-    """Load the job's tensors; re-estimate shared statistics if `how` says so, and return them."""
-    load_tensors(job.model, job.shared, job.personal)
-    names = shared_statistics(job.model, job.split) if how.statistics else ()
-    if not names:
-        return {}
-    load_tensors(job.model, job.shared)  # Ditto's shared model, not its local one
-    reestimate_statistics(job.model, job.samples)
-    fresh = read_tensors(job.model, names)
-    load_tensors(job.model, job.personal)
-    return fresh
+def renewed_statistics(job: Job) -> Tensors:
+    """Shared normalisation statistics, if there are any, as the client's samples give them."""
+    names = shared_statistics(job.model, job.split)
+    load_tensors(job.model, job.personal, job.shared)  # Ditto: the shared model, not the local one
+    if names:
+        reestimate_statistics(job.model, job.samples)
+    return read_tensors(job.model, names)

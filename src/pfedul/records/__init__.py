@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
+from pfedul.records.contributions import CONTRIBUTIONS
 from pfedul.records.exact import exact_fisher as exact_fisher
 from pfedul.records.exact import rank_agreement as rank_agreement
 from pfedul.records.fisher import FisherRecord as FisherRecord
@@ -16,7 +17,7 @@ from pfedul.records.psi import PSI
 from pfedul.records.sums import SUMS
 from pfedul.records.uploads import UPLOADS
 
-RECORDS = Registry("record", FISHER, NORMS, UPLOADS, SUMS, PSI)
+RECORDS = Registry("record", FISHER, CONTRIBUTIONS, NORMS, UPLOADS, SUMS, PSI)
 
 ALL_RECORDS, NO_RECORDS = "all", "none"
 

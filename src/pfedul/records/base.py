@@ -109,13 +109,17 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Erasure:
-    """Targets to forget; with `everything` the files of all clients are deleted."""
+    """Targets to forget; with `everything` the files of all clients are deleted.
+
+    `excluded`: nothing that the targets sent is left in the new shared parameters.
+    """
 
     store: Store
     split: Split
     clients: tuple[str, ...]
     targets: tuple[str, ...]
     everything: bool = False
+    excluded: bool = False
 
     @property
     def leaving(self) -> tuple[str, ...]:

@@ -131,6 +131,15 @@ def participants_of(ledger: Ledger, number: int) -> dict[str, int]:
     return {row["client"]: row["samples"] for row in rows}
 
 
+def participation(ledger: Ledger, since: int = 0) -> list[dict[str, int]]:
+    """Clients with their samples in each round after `since`; forgotten clients are not in it."""
+    rounds: dict[int, dict[str, int]] = {}
+    sql = "SELECT round, client, samples FROM replies WHERE round > ? ORDER BY round"
+    for row in ledger.rows(sql, since):
+        rounds.setdefault(row["round"], {})[row["client"]] = row["samples"]
+    return list(rounds.values())
+
+
 def first_round_of(ledger: Ledger, client: str) -> int | None:
     """The first round that a client took part in; None if there was none."""
     number: int | None = ledger.value("SELECT MIN(round) FROM replies WHERE client = ?", client)

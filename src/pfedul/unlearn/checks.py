@@ -79,7 +79,7 @@ def check_method(
             f"has clusters; choose one of: {', '.join(m.name for m in METHODS if m.does.clusters)}."
         )
     if run.rounds:
-        _check_records(run, method)
+        _check_records(run, method, options.records)
     if method.check is not None:
         method.check(context_for_check(run, targets, options), own)
 
@@ -101,11 +101,10 @@ def _without_target() -> list[str]:
     return [method.name for method in METHODS if not method.needs.target]
 
 
-def _check_records(run: Run, method: Method) -> None:
-    kept = run.settings.records
-    missing = [name for name in method.needs.records if name not in kept]
+def _check_records(run: Run, method: Method, records: Sequence[str]) -> None:
+    missing = [name for name in records if name not in run.settings.records]
     if missing:
         raise PfedulError(
             f"This run keeps no {RECORDS[missing[0]].title} record, which the method "
-            f"'{method.name}' needs; train a run with --record {'+'.join(method.needs.records)}."
+            f"'{method.name}' needs; train a run with --record {'+'.join(records)}."
         )

@@ -59,6 +59,7 @@ def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasur
         clients=tuple(run.clients),
         targets=tuple(targets),
         everything=options.forget_records == "all",
+        excluded=options.excludes,
     )
 
 

@@ -11,9 +11,10 @@ from pfedul.server.checks import check_work
 from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.pfedul.method import plan_for, stored_fisher, why_no_fisher
+from pfedul.unlearn.pfedul.method import plan_for
 from pfedul.unlearn.pfedul.result import Plan
 from pfedul.unlearn.pfedul.scores import layer_scores
+from pfedul.unlearn.pfedul.sources import stored_fisher, why_no_record
 
 
 def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
@@ -31,7 +32,7 @@ def score_table(run: Run) -> dict[str, list[float]]:
     """Every recorded client's score on every shared layer (Eq. 6)."""
     scores = known_scores(run)
     if not scores:
-        raise PfedulError(why_no_fisher(run))
+        raise PfedulError(why_no_record(run, "fisher"))
     return scores
 
 

@@ -12,10 +12,10 @@ from pfedul.personalization import Recalibration
 from pfedul.store.requests import LEVEL, PENDING, Request
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction
 from pfedul.unlearn.pfedul.result import PlanOptions
 
-SHORTCUTS = ("step", "clip", "fraction", "toward")
+SHORTCUTS = ("strength", "step", "clip", "fraction", "toward")
 """Options of single corrections that the command line has as options of its own."""
 
 OF_PFEDUL = (
@@ -35,6 +35,9 @@ class ForgetOptions:
     )
     correction: str = option(
         "paper", "How chosen layers are corrected, with its options.", registry=CORRECTIONS
+    )
+    strength: float | None = option(
+        None, "How far 'exclude' goes; 1: all the way.", above=0, at_most=1
     )
     step: float | None = option(None, "Step size of the correction 'paper' (0.1).", above=0)
     clip: float | None = option(
@@ -63,7 +66,9 @@ class ForgetOptions:
     fisher_noise: float = option(
         0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
     )
-    recalibration_epochs: int = option(2, "Epochs of recalibration.", at_least=1)
+    recalibration_epochs: int | None = option(
+        2, "Epochs of recalibration at the rate of training.", at_least=1
+    )
     no_recalibration: bool = option(False, "Leave the remaining clients' personal parts alone.")
     recalibrate: bool = option(False, "Recalibrate after any method; 'pfedul' always does.")
     affine: bool = option(False, "FedBN: recalibrate weights and biases, too.")
@@ -104,6 +109,25 @@ class ForgetOptions:
                     "(see 'pfedul methods')."
                 )
 
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The records without which this removal cannot be done."""
+        if self._method.does.plans:
+            return (self._correction.record,)
+        return self._method.needs.records
+
+    @property
+    def excludes(self) -> bool:
+        """Whether nothing that the targets sent is left in the shared parameters."""
+        if not self._method.does.plans or self._correction.record != "contributions":
+            return False
+        strength: float = CORRECTIONS.parse(self.correction_spec())[1].strength
+        return strength == 1
+
+    @property
+    def _correction(self) -> Correction:
+        return CORRECTIONS.parse(self.correction)[0]
+
     def correction_spec(self) -> str:
         """The correction in its one-line form, shortcuts included."""
         entry, own = CORRECTIONS.parse(self.correction)
@@ -140,8 +164,12 @@ class ForgetOptions:
         method = self._method
         if self.no_recalibration or not (method.does.recalibrates or self.recalibrate):
             return None
-        of_correction = CORRECTIONS[self.correction.partition(":")[0]].resets_statistics
-        return replace(self.refitting(), statistics=method.does.plans and of_correction)
+        return self.refitting()
+
+    @property
+    def resets_statistics(self) -> bool:
+        """Whether shared normalisation statistics must be estimated again."""
+        return self._method.does.plans and self._correction.resets_statistics
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-
-from torch import Tensor
+from functools import partial
 
 from pfedul.base.tensors import Tensors
 from pfedul.personalization import Recalibration
@@ -19,7 +18,7 @@ from pfedul.protocol import (
     Task,
 )
 from pfedul.run.run import Run
-from pfedul.server.checks import check_personal
+from pfedul.server.checks import Rules, check_personal
 from pfedul.server.mean import StreamingMean
 from pfedul.store.requests import Request, not_recalibrated, read_requests, recalibration_rows
 from pfedul.unlearn.options import options_of
@@ -46,50 +45,60 @@ def recalibrate(
     *,
     request: int,
     seed: int | None,
+    statistics: bool = False,
 ) -> Recalibrated:
     """One broadcast, then local work; new personal parts are staged.
 
-    Shared tensors come back unchanged but for normalisation statistics that the correction
-    made stale: those are the mean of what the clients re-estimated, and accuracies are then
-    not known before that mean is.
+    With `statistics`, shared normalisation statistics that the correction made stale come
+    first, as the mean of what the clients estimate again: personal parts must be fitted to
+    what they will be used with.
     """
     run, result = stages.run, Recalibrated(corrected)
-    wanted = _statistics(run, how)
+    if statistics:
+        result.shared = _with_statistics(stages, clients, corrected, request)
     task = Task("recalibrate", request, recalibration=how, measured=True, seed=seed)
-    measuring, statistics = Measuring(), None
+    measuring = Measuring()
     replies = stages.ask(
         RECALIBRATION,
         task,
         clients,
-        corrected,
-        _check(run, wanted),
+        result.shared,
+        _check(run),
         on_reply=measuring.add,
         on_refusal=lambda refusal: result.missing.append(refusal.client),
     )
     for reply in replies:
         run.personal_place.stage(reply)
-        if reply.shared:
-            statistics = statistics or StreamingMean(reply.shared)
-            statistics.add(reply.shared, reply.samples)
-        elif "accuracy" in reply.metrics:
-            result.accuracies[reply.client] = reply.metrics["accuracy"]
+        result.accuracies[reply.client] = reply.metrics["accuracy"]
     stages.costs.rebook(RECALIBRATION, EVALUATION, measuring.share, measuring.cpu_seconds)
-    if statistics is not None:
-        result.shared, result.accuracies = {**corrected, **statistics.result()}, {}
     return result
 
 
-def _check(run: Run, statistics: Mapping[str, Tensor]) -> Check:
-    rules = run.rules()
-    return lambda reply, client: check_personal(reply, rules, client, statistics)
-
-
-def _statistics(run: Run, how: Recalibration) -> Tensors:
-    """The shared normalisation statistics that clients re-estimate, as they are now."""
-    if not how.statistics:
-        return {}
+def _with_statistics(
+    stages: Stages, clients: Sequence[str], corrected: Tensors, request: int
+) -> Tensors:
+    """The shared tensors with the clients' mean of normalisation statistics, if they have any."""
+    run = stages.run
     names = shared_statistics(run.bench.build_model(), run.bench.split)
-    return {name: run.shared[name] for name in names}
+    if not names:
+        return corrected
+    like = {name: run.shared[name] for name in names}
+    rules = replace(run.rules(), personal={}, held=False)
+    check = partial(_check_statistics, rules, like)
+    mean: StreamingMean | None = None
+    for reply in stages.ask(RECALIBRATION, Task("statistics", request), clients, corrected, check):
+        mean = mean or StreamingMean(like)
+        mean.add(reply.shared, reply.samples)
+    return corrected if mean is None else {**corrected, **mean.result()}
+
+
+def _check_statistics(rules: Rules, like: Tensors, reply: Reply, client: str) -> str | None:
+    return check_personal(reply, rules, client, like)
+
+
+def _check(run: Run) -> Check:
+    rules = run.rules()
+    return lambda reply, client: check_personal(reply, rules, client, {})
 
 
 @dataclass
@@ -134,11 +143,9 @@ def _recalibrate_later(stages: Stages, request: Request, waiting: list[str]) -> 
     how = options.recalibration()
     if how is None:
         return []
-    # Statistics that were shared have been averaged without these clients; theirs stay local.
-    local = replace(how, statistics=False)
-    task = Task("recalibrate", request.number, recalibration=local, seed=options.seed)
+    task = Task("recalibrate", request.number, recalibration=how, seed=options.seed)
     done = []
-    for reply in stages.ask(RECALIBRATION, task, waiting, run.shared, _check(run, {})):
+    for reply in stages.ask(RECALIBRATION, task, waiting, run.shared, _check(run)):
         run.personal_place.stage(reply)
         done.append(reply.client)
     run.store.keep(recalibration_rows(request, done, ()))

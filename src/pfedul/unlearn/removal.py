@@ -223,6 +223,7 @@ def _recalibrate(removal: Removal, corrected: Tensors) -> Recalibrated:
         corrected,
         request=removal.request.number,
         seed=removal.options.seed,
+        statistics=removal.options.resets_statistics,
     )
 
 

@@ -22,6 +22,7 @@ from pfedul.protocol import Reply, Task
 MESSAGE_TYPES = {
     "fit": "train.fit",
     "recalibrate": "train.recalibrate",
+    "statistics": "train.statistics",
     "evaluate": "evaluate.evaluate",
     "exact-fisher": "query.exact_fisher",
     "work": "train.work",

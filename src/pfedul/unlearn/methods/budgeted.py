@@ -34,7 +34,7 @@ from pfedul.store.paths import SHARED_FILE
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.retrain import as_failure_of, count, recipe_of, result_of
-from pfedul.unlearn.pfedul.method import check_fisher, make_plan
+from pfedul.unlearn.pfedul.method import check_record, make_plan
 from pfedul.unlearn.pfedul.result import PlanOptions
 
 
@@ -225,7 +225,7 @@ def check(ctx: Context, options: BudgetOptions) -> None:
     if options.fixed or options.cpu_seconds is not None:
         return
     try:
-        check_fisher(ctx)
+        check_record(ctx, PlanOptions())
     except PfedulError as error:
         raise PfedulError(
             f"{str(error).rstrip('.')}; or give the budget that pFedUL's time would be: "

@@ -10,13 +10,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pfedul.errors import PfedulError
-from pfedul.records.fisher_on_disk import StoredFisher
+from pfedul.records.contributions import began_after
 from pfedul.run.run import Run
 from pfedul.store.paths import INIT_FILE
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.exclusion import exclusion_of
 from pfedul.unlearn.pfedul.plan import plan_removal
 from pfedul.unlearn.pfedul.result import Plan, PlanOptions
+from pfedul.unlearn.pfedul.sources import (
+    NEVER_TOOK_PART,
+    NOBODY_TO_COMPARE,
+    stored_fisher,
+    why_no_record,
+)
 
 
 def unlearn(ctx: Context, options: PlanOptions) -> Result:
@@ -31,15 +39,17 @@ def make_plan(ctx: Context, options: PlanOptions) -> Plan:
 
 def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
     """The plan for these targets: reads the record, changes nothing."""
+    if CORRECTIONS.parse(options.correction)[0].record == "contributions":
+        return exclusion_of(run, targets, options)
     fisher = stored_fisher(run)
     recorded = [target for target in targets if target in fisher.clients]
     if run.rounds and not fisher.clients:
-        raise PfedulError(why_no_fisher(run))
+        raise PfedulError(why_no_record(run, "fisher"))
     if not recorded or set(recorded) == set(fisher.clients):
-        note = _NEVER_TOOK_PART if not recorded else _NOBODY_TO_COMPARE
+        note = NEVER_TOOK_PART if not recorded else NOBODY_TO_COMPARE
         return Plan(tuple(targets), 0.0, (), {}, options, (note,))
     idle = [target for target in targets if target not in recorded]
-    notes = (f"{', '.join(idle)}: {_NEVER_TOOK_PART}",) if idle else ()
+    notes = (f"{', '.join(idle)}: {NEVER_TOOK_PART}",) if idle else ()
     plan = plan_removal(
         fisher,
         run.shared,
@@ -52,43 +62,19 @@ def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
     return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes))
 
 
-_NEVER_TOOK_PART = "took part in no round since records began, so that nothing is corrected"
-_NOBODY_TO_COMPARE = (
-    "nobody else took part in a round since records began, so that nothing can be attributed: "
-    "the shared tensors are the targets' work alone and should be trained anew"
-)
+def check_record(ctx: Context, options: PlanOptions) -> None:
+    """Refuse where there is no record to correct by; the plan itself is not made."""
+    name = CORRECTIONS.parse(options.correction)[0].record
+    if name == "fisher":
+        missing = not stored_fisher(ctx.run).clients
+    else:
+        missing = ctx.record(began_after) is None
+    if ctx.rounds and missing:
+        raise PfedulError(why_no_record(ctx.run, name))
 
 
-def stored_fisher(run: Run) -> StoredFisher:
-    """The Fisher record of a run, on disk."""
-    return StoredFisher(run.store, run.clients, run.bench.split.layers)
-
-
-def why_no_fisher(run: Run) -> str:
-    """Why there is no Fisher record, and what to do about it."""
-    if run.rounds == 0:
-        return (
-            "This run has not been trained, so that there is nothing to attribute; train it first."
-        )
-    if "fisher" not in run.settings.records:
-        return (
-            "This run keeps no Fisher record, which attribution needs; "
-            "train a run with --record fisher."
-        )
-    return (
-        "The per-client records of this run were deleted with an earlier request "
-        "(--forget-records all, or a method that trains anew); train on to build new ones."
-    )
-
-
-def check_fisher(ctx: Context) -> None:
-    """Refuse where there is no record to attribute by; the plan itself is not made."""
-    if ctx.rounds and not stored_fisher(ctx.run).clients:
-        raise PfedulError(why_no_fisher(ctx.run))
-
-
-def check(ctx: Context, _options: PlanOptions) -> None:
-    check_fisher(ctx)
+def check(ctx: Context, options: PlanOptions) -> None:
+    check_record(ctx, options)
 
 
 PFEDUL = Method(
@@ -107,7 +93,7 @@ PFEDUL = Method(
             "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3",
         ),
     ),
-    needs=Needs(records=("fisher",), trained=False),
+    needs=Needs(records=("fisher", "contributions"), trained=False),
     does=Does(recalibrates=True, plans=True),
     check=check,
 )

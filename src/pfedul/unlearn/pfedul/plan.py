@@ -60,6 +60,32 @@ def plan_removal(
     return Plan(targets, choice.threshold, rows, corrected, options, notes)
 
 
+@torch.no_grad()
+def plan_exclusion(
+    shared: Tensors,
+    without: Tensors,
+    targets: Sequence[str],
+    layers: Sequence[Layer],
+    options: PlanOptions,
+    scores: Sequence[float],
+) -> Plan:
+    """What must change in `shared` to become `without`, the parameters without the targets.
+
+    Every layer is corrected; `scores` are shown and decide nothing.
+    """
+    correction, own_options = CORRECTIONS.parse(options.correction)
+    rows: list[LayerPlan] = []
+    corrected: Tensors = {}
+    for layer, score in zip(layers, scores, strict=True):
+        names = [name for name in layer.tensors if name in without]
+        view = LayerView({n: shared[n] for n in names}, without={n: without[n] for n in names})
+        result = correction.correct(view, own_options)
+        change = _relative_change(layer, result)
+        rows.append(LayerPlan(layer.name, layer.tensors, layer.parameters, score, True, change))
+        corrected |= result.tensors
+    return Plan(tuple(targets), 0.0, tuple(rows), corrected, options)
+
+
 @dataclass(frozen=True, eq=False)
 class _Model:
     """The tensors of all layers; `unit` turns the Fisher into that of the correction."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from pfedul.base.options import check_options, option
+from pfedul.base.options import check_options, option, option_name
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
@@ -52,6 +52,18 @@ class PlanOptions:
                 f"scores='uniform' corrects every layer, so layers='{self.layers}' has "
                 "nothing to choose; leave out one of the two."
             )
+        if CORRECTIONS.parse(self.correction)[0].record == "contributions":
+            self._refuse_choices()
+
+    def _refuse_choices(self) -> None:
+        usual = {spec.name: spec.default for spec in fields(self)}
+        for name in ("alpha", "scores", "intensity", "layers", "at_least", "fisher_noise"):
+            if getattr(self, name) != usual[name]:
+                raise PfedulError(
+                    f"The correction '{self.correction.partition(':')[0]}' corrects every layer "
+                    f"by its record of contributions, so {option_name(name)} decides nothing; "
+                    "leave it out."
+                )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,16 +18,19 @@ class LayerView:
     `target` is the summed Fisher of the targets and `total` that of all clients present;
     `unit` times them is the Fisher that the correction needs. `score` is the layer's I_l
     or what an ablation puts in its place; `largest` and `mean` are over all layers.
+    `without` is the layer without the targets' contributions, for corrections that read that
+    record; they are given no Fisher.
     """
 
     shared: Tensors
-    initial: Tensors
-    target: Tensors
-    total: Tensors
-    score: float
-    largest: float
-    mean: float
+    initial: Tensors = field(default_factory=dict)
+    target: Tensors = field(default_factory=dict)
+    total: Tensors = field(default_factory=dict)
+    score: float = 0.0
+    largest: float = 0.0
+    mean: float = 0.0
     unit: float = 1.0
+    without: Tensors = field(default_factory=dict)
 
     @cached_property
     def norm(self) -> float:
@@ -70,7 +73,8 @@ class Correction:
 
     `g` is the unit of its Fisher: of updates, or of gradients (updates divided by the
     learning rate). `resets_statistics`: shared normalisation statistics no longer fit
-    afterwards and must be estimated again.
+    afterwards and must be estimated again. `record` is what it reads; one that reads
+    contributions corrects every layer, and no layer is chosen.
     """
 
     name: str
@@ -79,3 +83,4 @@ class Correction:
     correct: Callable[[LayerView, Any], Corrected]
     resets_statistics: bool = False
     g: Literal["update", "gradient"] = "update"
+    record: Literal["fisher", "contributions"] = "fisher"

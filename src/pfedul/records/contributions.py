@@ -1,0 +1,150 @@
+"""Contributions: what each client has added to the shared parameters, summed over all rounds.
+
+S_u is the sum over rounds of w_u * (local - global): client u's own weighted updates, with
+nothing of another client in it. With the tensors that the record began with (`base`),
+
+    theta = base + sum over all clients of S_u
+
+holds after every round. Without the targets U, the same updates of the others would have been
+weighted by n_u / (N - n_U) instead of n_u / N. Summed over rounds that is a factor for each
+client: `rescaling`. It is exact where U had the same share in all rounds that u took part in,
+and a mean over those rounds elsewhere: one number for each parameter cannot hold more.
+
+A removal that takes the targets out completely rescales what is left (`Erasure.excluded`). Any
+other change of the shared tensors ends the record: the sums of the others, the initial tensors
+and the result would together give away what the targets contributed. The next round begins it
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from pfedul.base.tensors import Tensors, wide_type
+from pfedul.records.base import (
+    Erasure,
+    Keeping,
+    Record,
+    Recorder,
+    Update,
+    WholeRound,
+    every_file_of,
+    int_tensor,
+)
+from pfedul.store.paths import record_file
+from pfedul.store.store import Store
+from pfedul.store.tables import participation
+
+NAME = "contributions"
+BASE_FILE = "records/contributions-base.safetensors"
+_ROUND = "(round)"
+
+
+class ContributionsRecorder(Recorder):
+    """Adds the weighted update of every client that took part to its sum."""
+
+    looks_back = True
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store, self._names = keeping.store, keeping.parameters
+
+    def look_back(self, update: Update, whole: WholeRound) -> None:
+        weight, before = whole.weight(update.client), contribution(self._store, update.client)
+        change = update.change(self._names)
+        total = {
+            name: tensor.mul_(weight).add_(before[name] if before else 0)
+            for name, tensor in change.items()
+        }
+        self._store.stage(record_file(NAME, update.client), _rounded(total, whole.before))
+
+    def finish(self, whole: WholeRound) -> None:
+        if not self._store.has(BASE_FILE):
+            base = {name: whole.before[name] for name in self._names}
+            self._store.stage(BASE_FILE, {**base, _ROUND: int_tensor(whole.number - 1)})
+
+
+def _rounded(sums: Tensors, like: Tensors) -> Tensors:
+    return {name: tensor.to(wide_type(like[name])) for name, tensor in sums.items()}
+
+
+def contribution(store: Store, client: str) -> Tensors | None:
+    """S_u; None for a client without a round since the record began."""
+    file = record_file(NAME, client)
+    return store.read(file) if store.has(file) else None
+
+
+def began_after(store: Store) -> int | None:
+    """The round after which the record began; None before its first round."""
+    return int(store.read(BASE_FILE)[_ROUND]) if store.has(BASE_FILE) else None
+
+
+@torch.no_grad()
+def without(store: Store, clients: Iterable[str], targets: Sequence[str]) -> Tensors:
+    """base + the sum over the remaining of S_u * their factor, in double precision."""
+    total = {name: tensor.double() for name, tensor in store.read(BASE_FILE).items()}
+    del total[_ROUND]
+    factors = _factors(store, targets)
+    for client in clients:
+        own = None if client in targets else contribution(store, client)
+        for name, tensor in (own or {}).items():
+            total[name].add_(tensor, alpha=factors[client])
+    return total
+
+
+def _factors(store: Store, targets: Sequence[str]) -> dict[str, float]:
+    return rescaling(participation(store.ledger, began_after(store) or 0), targets)
+
+
+def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> dict[str, float]:
+    """How much more each remaining client would have weighed without the targets.
+
+    `rounds` has the samples of those who took part in each round. The factor of a client is
+    its summed weight without the targets, divided by its summed weight with them.
+
+    >>> rescaling([{"ann": 1, "bob": 3}, {"bob": 3}], targets=["ann"])
+    {'bob': 1.1428571428571428}
+    """
+    with_them: dict[str, float] = {}
+    without_them: dict[str, float] = {}
+    for samples in rounds:
+        total = sum(samples.values())
+        left = total - sum(samples.get(target, 0) for target in targets)
+        for client in samples.keys() - set(targets):
+            with_them[client] = with_them.get(client, 0.0) + samples[client] / total
+            without_them[client] = without_them.get(client, 0.0) + samples[client] / left
+    return {client: without_them[client] / with_them[client] for client in with_them}
+
+
+def _doomed(erasure: Erasure) -> list[str]:
+    return [] if _survives(erasure) else every_file_of(NAME)(erasure)
+
+
+def _survives(erasure: Erasure) -> bool:
+    return erasure.excluded and not erasure.everything
+
+
+def _renew(erasure: Erasure) -> None:
+    store = erasure.store
+    if not _survives(erasure) or not store.has(BASE_FILE):
+        return
+    factors = _factors(store, erasure.targets)
+    for client in set(erasure.clients) - set(erasure.targets):
+        own = contribution(store, client)
+        if own is not None:
+            scaled = {name: tensor.double() * factors[client] for name, tensor in own.items()}
+            store.stage(record_file(NAME, client), _rounded(scaled, own))
+
+
+CONTRIBUTIONS = Record(
+    name=NAME,
+    title="contributions",
+    summary="the sum of each client's own weighted updates",
+    memory="one number for each shared parameter and client, and one copy of the shared tensors",
+    size=lambda of: (of.clients + 1) * 4 * of.parameters,
+    recorder=ContributionsRecorder,
+    folders=(NAME,),
+    doomed=_doomed,
+    renew=_renew,
+)
