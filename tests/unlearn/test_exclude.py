@@ -12,6 +12,7 @@ from pfedul.client import perform, scratch_of
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.protocol import Task
 from pfedul.records.contributions import without
+from pfedul.unlearn.options import ForgetOptions
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 BOTH = {"record": "fisher+contributions"}
@@ -164,10 +165,23 @@ def test_statistics_are_those_of_the_remaining_clients(opened):
 
 
 def test_options_say_whether_it_excludes():
-    from pfedul.unlearn.options import ForgetOptions
-
     full = ForgetOptions(correction="exclude")
     assert full.excludes
     assert not replace(full, strength=0.9).excludes
     assert not ForgetOptions(correction="reset").excludes
     assert not ForgetOptions(method="none").excludes
+
+
+@pytest.mark.parametrize(
+    ("options", "epochs"),
+    [
+        ({"correction": "exclude"}, None),
+        ({"correction": "exclude", "recalibration_epochs": 3}, 3),
+        ({"correction": "paper"}, 2),
+        ({"method": "federaser", "recalibrate": True}, 2),
+    ],
+)
+def test_recalibration_is_thorough_with_it_unless_epochs_are_given(options, epochs):
+    chosen = ForgetOptions(**options)
+    assert chosen.recalibration().epochs == epochs
+    assert chosen.as_json()["recalibration_epochs"] == epochs

@@ -15,6 +15,9 @@ from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction
 from pfedul.unlearn.pfedul.result import PlanOptions
 
+PAPERS_EPOCHS = 2
+"""E_r of the paper."""
+
 SHORTCUTS = ("strength", "step", "clip", "fraction", "toward")
 """Options of single corrections that the command line has as options of its own."""
 
@@ -67,7 +70,10 @@ class ForgetOptions:
         0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
     )
     recalibration_epochs: int | None = option(
-        2, "Epochs of recalibration at the rate of training.", at_least=1
+        None,
+        "Epochs of recalibration at the rate of training (2); without a number, 'exclude' "
+        "recalibrates until the personal part has converged.",
+        at_least=1,
     )
     no_recalibration: bool = option(False, "Leave the remaining clients' personal parts alone.")
     recalibrate: bool = option(False, "Recalibrate after any method; 'pfedul' always does.")
@@ -173,16 +179,23 @@ class ForgetOptions:
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""
-        return Recalibration(self.recalibration_epochs, self.affine)
+        return Recalibration(self._epochs, self.affine)
+
+    @property
+    def _epochs(self) -> int | None:
+        """None is thorough: see `Recalibration`."""
+        thorough = self._method.does.plans and self._correction.record == "contributions"
+        return self.recalibration_epochs or (None if thorough else PAPERS_EPOCHS)
 
     def as_json(self) -> dict[str, Any]:
         """What is written into the ledger: the correction in full, shortcuts folded in.
 
         What shapes a plan is not a part of it where the method makes none.
         """
+        values = {**asdict(self), "recalibration_epochs": self._epochs}
         if not self._method.does.plans:
-            return {key: value for key, value in asdict(self).items() if key not in OF_PFEDUL}
-        values = {key: value for key, value in asdict(self).items() if key not in SHORTCUTS}
+            return {key: value for key, value in values.items() if key not in OF_PFEDUL}
+        values = {key: value for key, value in values.items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}
 
 
