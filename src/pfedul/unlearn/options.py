@@ -123,7 +123,7 @@ class ForgetOptions:
         return self.plan_options(seed) if method.does.plans else own
 
     def plan_options(self, seed: int) -> PlanOptions:
-        """The part that shapes the plan; `seed` is the run's, used unless there is one here."""
+        """The options of the plan; `seed` is the run's, used if the request has none."""
         return PlanOptions(
             alpha=self.alpha,
             correction=self.correction_spec(),
@@ -136,7 +136,7 @@ class ForgetOptions:
         )
 
     def recalibration(self) -> Recalibration | None:
-        """The part that remaining clients are given; None if they are left alone."""
+        """How remaining clients recalibrate; None if they do not."""
         method = self._method
         if self.no_recalibration or not (method.does.recalibrates or self.recalibrate):
             return None
@@ -150,7 +150,7 @@ class ForgetOptions:
     def as_json(self) -> dict[str, Any]:
         """What is written into the ledger: the correction in full, shortcuts folded in.
 
-        What shapes a plan is not a part of it where the method makes none.
+        Options of the plan are left out if the method makes none.
         """
         if not self._method.does.plans:
             return {key: value for key, value in asdict(self).items() if key not in OF_PFEDUL}
@@ -176,7 +176,7 @@ def changed_options(request: Request | None, options: ForgetOptions) -> tuple[st
 
 
 def _check_form(method: str) -> None:
-    """Say what to write instead of the form in which `pfedul compare` takes options of forget."""
+    """Refuse the notation of `pfedul compare`, and say what to write instead."""
     plain = method.removesuffix("+recalibrate")
     if plain != method:
         raise PfedulError(

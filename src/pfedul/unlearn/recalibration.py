@@ -31,7 +31,7 @@ RECALIBRATION = "recalibration"
 
 @dataclass
 class Recalibrated:
-    """What came of it: shared tensors, accuracies where clients sent them, and who failed."""
+    """The result: shared tensors, accuracies where clients sent them, and who failed."""
 
     shared: Tensors
     accuracies: dict[str, float] = field(default_factory=dict)
@@ -49,9 +49,9 @@ def recalibrate(
 ) -> Recalibrated:
     """One broadcast, then local work; new personal parts are staged.
 
-    Shared tensors come back unchanged but for normalisation statistics that the correction
-    made stale: those are the mean of what the clients re-estimated, and accuracies are then
-    not known before that mean is.
+    Shared tensors stay unchanged, except for normalisation statistics that the correction made
+    stale: these become the mean of the clients' new estimates. Accuracies then have to be
+    measured after that mean is known.
     """
     run, result = stages.run, Recalibrated(corrected)
     wanted = _statistics(run, how)
@@ -94,9 +94,9 @@ def _statistics(run: Run, how: Recalibration) -> Tensors:
 
 @dataclass
 class Measuring:
-    """What clients spent on measuring while they were asked for something else.
+    """Time that clients spent on evaluation within another task.
 
-    A client on a machine of its own may report anything: at most what its reply took counts.
+    A remote client may report any number, so it is capped at the time of its whole reply.
     """
 
     seconds: float = 0.0
@@ -119,7 +119,7 @@ def _part(reply: Reply, name: str, whole: float) -> float:
 
 
 def recalibrate_missing(run: Run, on_stage: OnStage | None = None) -> list[str]:
-    """Let those recalibrate who were away when a client was forgotten; returns who did."""
+    """Recalibrate clients that were away when a client was forgotten; returns who did."""
     ledger = run.store.ledger
     done: list[str] = []
     for request in read_requests(ledger):
@@ -134,7 +134,7 @@ def _recalibrate_later(stages: Stages, request: Request, waiting: list[str]) -> 
     how = options.recalibration()
     if how is None:
         return []
-    # Statistics that were shared have been averaged without these clients; theirs stay local.
+    # Shared statistics have already been averaged without these clients, so they send none.
     local = replace(how, statistics=False)
     task = Task("recalibrate", request.number, recalibration=local, seed=options.seed)
     done = []
