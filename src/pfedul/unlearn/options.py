@@ -16,13 +16,13 @@ from pfedul.unlearn.pfedul.corrections import CORRECTIONS
 from pfedul.unlearn.pfedul.result import PlanOptions
 
 SHORTCUTS = ("step", "clip", "fraction", "toward")
-"""Options of single corrections that the command line has as options of its own."""
+"""Options of single corrections that have their own command-line options."""
 
 OF_PFEDUL = (
     *("alpha", "correction", *SHORTCUTS, "at_least", "scores", "intensity", "layers"),
     "fisher_noise",
 )
-"""Options that shape pFedUL's plan, and mean nothing to other methods."""
+"""Options of pFedUL's plan, which other methods do not have."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def changed_options(request: Request | None, options: ForgetOptions) -> tuple[st
         name for name, value in options.as_json().items() if before.get(name, value) != value
     ]
     words = ", ".join(f"{name} {before[name]}" for name in changed)
-    return (f"the request was begun with {words}; that was given up",) if changed else ()
+    return (f"the request was begun with {words}; that was abandoned",) if changed else ()
 
 
 def _check_form(method: str) -> None:
