@@ -1,7 +1,7 @@
 """Where personal tensors are: in the run folder, or with the clients themselves.
 
 On this machine the run folder holds them, one file for each client. Clients on
-machines of their own keep theirs; the run folder then has their SHA-256, which
+their own machines keep theirs; the run folder then has their SHA-256, which
 is committed, rolled back and erased in the same way, so server and clients
 agree on which tensors are current even if one of them is killed.
 """

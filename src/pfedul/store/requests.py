@@ -103,7 +103,7 @@ def read_request(ledger: Ledger, number: int) -> Request:
 
 
 def accuracies(ledger: Ledger, request: Request) -> tuple[dict[str, float], dict[str, float]]:
-    """Remaining clients' accuracies before and after a removal, of those who are still here."""
+    """Accuracies before and after a removal, of clients that are still in the run."""
     rows = ledger.rows("SELECT * FROM preservation WHERE request = ?", request.number)
     before = {row["client"]: row["accuracy_before"] for row in rows}
     return before, {row["client"]: row["accuracy_after"] for row in rows}

@@ -51,7 +51,7 @@ class Account:
 
     `missed` are clients that it would have asked but that were away, `refused` those that sent
     unusable replies.
-    `phase` and `number` are the step under way.
+    `phase` and `number` are the current step.
     """
 
     counts: Counts = field(default_factory=Counts)
