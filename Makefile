@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo` and `make test` set themselves up.
+# `make demo` and `make test` install what they need into .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,7 +32,7 @@ demo: $(READY)  ## train a federation on embedded digits, rehearse a removal, do
 test: $(READY)  ## run the test suite
 	$(BIN)/python -m pytest --ignore=tests/deploy --numprocesses auto --maxprocesses 4 --dist loadfile
 
-test-deploy: $(READY)  ## real Flower deployments: a whole story; nodes killed, hung and spoilt (a quarter of an hour)
+test-deploy: $(READY)  ## test real Flower deployments, with nodes that are killed, hang or misbehave (a quarter of an hour)
 	$(BIN)/python -m pytest tests/deploy
 
 lint: $(READY)  ## ruff and mypy
@@ -40,7 +40,7 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)  ## write the generated parts of the docs again
+docs: $(READY)  ## regenerate the generated pages of the docs
 	$(BIN)/python docs/generate.py
 
 bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting against retraining

@@ -1,4 +1,4 @@
-"""Audits for real: what the printed rule and our variants forget, on real images, with intervals.
+"""Audits of the published correction and our variants, on real images, with intervals.
 
     python bench/audits.py --data-root DIR --runs FOLDER [--write]
 
@@ -6,8 +6,8 @@ CIFAR-10 and FEMNIST, FedPer and FedRep: ten clients that hold 500 images on ave
 (Dirichlet 0.5), ResNet-18 at quarter width with the ImageNet stem, 30 rounds of 3
 epochs. The target is the client whose size is nearest to the mean. Every variant is
 rehearsed (`pfedul rehearse --level standard`) from the same checkpoint against the same
-four oracles. Runs, oracles and audits stay in FOLDER: called again, it goes on, and
-does nothing twice. `--write` puts the tables into docs/fidelity.md.
+four oracles. Runs, oracles and audits stay in FOLDER: called again, it resumes and
+repeats nothing. `--write` puts the tables into docs/fidelity.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ COLUMNS = (
 
 
 def trained(folder: Path, data: str, personalization: str, data_root: str) -> Federation:
-    """The run, trained as far as it is not yet."""
+    """The run, trained to its last round."""
     path = folder / f"{data}-{personalization}"
     if path.exists():
         federation = Federation.open(path, data_root=data_root)
@@ -103,7 +103,7 @@ def say(federation: Federation, variant: str, audit: Audit) -> None:
 
 
 def table(name: str, audits: dict[str, Audit]) -> str:
-    """One row for each variant, above them the untouched model and the oracles."""
+    """A table: the untouched model, the oracles, then one row for each variant."""
     first = next(iter(audits.values())).evidence
     samples = first["samples"]
     heads = [words for _, _, words in COLUMNS]

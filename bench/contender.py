@@ -2,7 +2,7 @@
 
     python contender.py bare|inline|workers --model cnn --clients 4 --samples 256
 
-`bare` is the floor: the local training of a round in plain PyTorch, without
+`bare` is the lower bound: the local training of a round in plain PyTorch, without
 aggregation, checks or storage. `inline` and `workers` (two processes) are whole
 rounds of pfedul: train, check, aggregate, commit to disk; no records for
 forgetting are kept, as the peers keep none. All three take shuffled batches, one

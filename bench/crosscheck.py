@@ -1,4 +1,4 @@
-"""Our attacks against software that we did not write, on the same overfit models.
+"""Our attacks compared with other software, on the same overfit models.
 
     python bench/crosscheck.py
 
@@ -8,7 +8,7 @@ are installed into an environment of their own. sacroml comes without its depend
 xgboost would bring a GPU library, and LiRA needs neither. Its LiRA trains shadow models
 itself; to give both sides the same outputs, its scoring step is called directly.
 
-Prints one line per comparison; exits with 1 where two that must agree do not.
+Prints one line per comparison; exits with 1 if two results that must agree do not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def install() -> Path:
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison; `tolerance` is None where the two do related things, not the same."""
+    """One comparison; `tolerance` is None if the two are related but not the same."""
 
     what: str
     theirs: float
@@ -90,7 +90,7 @@ class Case:
 
 
 def overfit_case() -> Case:
-    """Digits of which a fifth have a random label: what only memory can get right."""
+    """Digits of which a fifth have a random label, which a model can only memorise."""
     from sklearn.datasets import load_digits
 
     stream = np.random.default_rng(SEED)
@@ -112,7 +112,7 @@ def fitted(samples: Array, labels: NDArray[np.int64], seed: int) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
-    # the random labels are learnt long before the loss has stopped falling
+    # The random labels are learned long before the loss stops falling.
     warnings.simplefilter("ignore", ConvergenceWarning)
     model = MLPClassifier((64,), alpha=0, learning_rate_init=0.01, max_iter=150, random_state=seed)
     return model.fit(samples, labels)
@@ -286,7 +286,7 @@ def moments(values: list[Array]) -> tuple[Array, Array]:
 
 
 def compare() -> int:
-    """Print every line; how many that must agree do not."""
+    """Print every line; returns how many that must agree do not."""
     case = overfit_case()
     lines = with_scikit_learn(case) + with_scipy() + with_toolbox(case) + with_sacroml(case)
     print(f"{'':62} {'theirs':>9} {'ours':>9}   distance")

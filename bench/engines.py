@@ -4,9 +4,9 @@
 
 The same small federation (digits, three clients, a CNN) is trained on every
 engine, in turn. A round's cost is the difference between a call that plays
-`rounds` + 1 rounds and a call that plays one, so that starting and stopping are
-left out. CPU time is that of all processes of the engine, found by a mark in
-their environment. `--write` puts the table into docs/benchmarks.md.
+`rounds` + 1 rounds and a call that plays one, so starting and stopping are
+left out. CPU time is that of all processes of the engine, which are found by a
+variable in their environment. `--write` puts the table into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _marked() -> list[Path]:
 
 
 def _cpu_of(folder: Path) -> float:
-    """Of a process and of its children that have ended."""
+    """CPU seconds of a process and of its children that have ended."""
     try:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -131,14 +131,14 @@ def _flwr_run(deployment: Path, rounds: int) -> None:
 
 
 def _longest_work(run: Path) -> float:
-    """Median over rounds of the slowest client's CPU seconds, its start and imports apart."""
+    """Median over rounds of the slowest client's CPU seconds, without its start and imports."""
     with sqlite3.connect(run / "ledger.db") as ledger:
         rows = ledger.execute("SELECT MAX(cpu_seconds) FROM replies GROUP BY round").fetchall()
     return float(statistics.median(seconds for (seconds,) in rows))
 
 
 def import_seconds() -> float:
-    """What a client's process needs before it can begin, alone on the machine."""
+    """Seconds that a client's process needs to import everything, with no other load."""
     times = []
     for _ in range(5):
         started = time.perf_counter()
@@ -158,13 +158,14 @@ def table(rounds: int) -> str:
 
 
 def where_it_goes(whole: float, work: float) -> str:
-    """Three clients import at a time on two cores, so that an import takes half as long again."""
+    """Shares of a round. Three clients import at a time on two cores, which takes 1.5 times."""
     imports = 1.5 * import_seconds()
     return (
-        f"Of a round of the deployment about {work / whole:.0%} is the slowest client's own work "
-        f"and {imports / whole:.0%} Python importing torch, flwr and pfedul, as Flower starts a "
-        "process for every message. The rest is Flower, which looks for new tasks and messages "
-        "every few seconds, at the server and at each node.\n"
+        "In a round of the deployment the slowest client's own work takes about "
+        f"{work / whole:.0%} of the time, and importing torch, flwr and pfedul "
+        f"{imports / whole:.0%}, as Flower starts a process for every message. The rest is "
+        "Flower, which looks for new tasks and messages every few seconds, at the server and at "
+        "each node.\n"
     )
 
 

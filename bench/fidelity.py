@@ -5,11 +5,11 @@
 CIFAR-10, FedPer, ten clients that hold 500 images on average (Dirichlet 0.5),
 ResNet-18 at quarter width with the ImageNet stem, 15 rounds of 3 epochs. For
 each seed: train, retrain without the target from the same start, and apply each
-variant to a copy of the trained run. A loss attack then tells the target's
+variant to a copy of the trained run. A loss attack then tries to separate the target's
 training samples from its test samples: AUC 0.5 means that it cannot.
 
 Three surfaces, since the target's head is deleted:
-  stale head   the shared tensors under the head that the target took with it
+  stale head   the shared tensors under the head that the target kept
   remaining    the shared tensors under each remaining client's head, mean AUC
   fresh probe  a linear probe fitted on the remaining clients' training features
 
@@ -109,12 +109,12 @@ SEED_BY_SEED = (
 )
 
 EARLY_STOPS = (3, 6, 10)
-"""Rounds after which retraining is looked at on its way: what a smaller budget buys."""
+"""Rounds after which unfinished retraining is measured, as retraining with a smaller budget."""
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """What the target left behind: its samples, and the head that it took with it."""
+    """What an attacker may have of the target: its samples and its old head."""
 
     data: ClientData
     head: Tensors
@@ -132,7 +132,7 @@ class Row:
 
 
 class RandomFisher:
-    """The control: entries are chosen by chance, layers and their scores stay as they are."""
+    """A control: entries are chosen at random, layers and their scores stay as they are."""
 
     def __init__(self, real: FisherSource, seed: int) -> None:
         self._real = real
@@ -143,7 +143,7 @@ class RandomFisher:
         return {name: self._shuffled(tensor) for name, tensor in self._real.of(client).items()}
 
     def total(self) -> Tensors:
-        # Constant within a tensor, so that the share of an entry is that of the shuffled target.
+        # Constant within a tensor, so the share of an entry is that of the shuffled target.
         return {name: torch.full_like(t, float(t.mean())) for name, t in self._real.total().items()}
 
     def _shuffled(self, tensor: Tensor) -> Tensor:
@@ -258,7 +258,7 @@ def retrain(
     before: dict[str, float],
     rows: dict[str, Row],
 ) -> None:
-    """The same run without the target, looked at on its way and at its end."""
+    """The same run without the target, measured on the way and at the end."""
     with Federation.create(
         folder / "oracle", seed=seed, data_root=data_root, **SETTINGS
     ) as federation:
@@ -296,7 +296,7 @@ def try_variant(
 def try_random_control(
     folder: Path, target: str, attacked: Attacked, before: dict[str, float], rows: dict[str, Row]
 ) -> None:
-    """Reset as many entries of each layer, but entries drawn by chance."""
+    """Reset as many entries of each layer, but random ones."""
     from pfedul.records.fisher_on_disk import StoredFisher
     from pfedul.store.paths import INIT_FILE
 
@@ -310,7 +310,7 @@ def try_random_control(
             RandomFisher(real, 0), federation.shared, initial, target, layers, options
         )
         federation.shared = plan.apply(federation.shared)
-        # The product's own way from here: nothing more is corrected, heads and statistics follow.
+        # From here as in the product: no further correction, heads and statistics recalibrate.
         federation.store.stage("shared.safetensors", federation.shared)
         federation.store.keep([])
         federation.store.commit()
@@ -354,7 +354,7 @@ def table(rows: dict[str, Row], seeds: list[int]) -> str:
 
 
 def by_seed(rows: dict[str, Row], seeds: list[int]) -> list[str]:
-    """The strongest surface, seed by seed: some targets have little to be forgotten."""
+    """The strongest surface, seed by seed: for some targets there is little to forget."""
     lines = [
         "Stale head, seed by seed:",
         "",

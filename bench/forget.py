@@ -65,7 +65,7 @@ def recorded(split: Split, shared: Tensors) -> FisherRecord:
 
 
 class Summed:
-    """A record whose sum is at hand, as it is in a run folder."""
+    """A record with a precomputed sum, as in a run folder."""
 
     def __init__(self, record: FisherRecord) -> None:
         self.layers, self.clients = record.layers, record.clients
@@ -108,7 +108,7 @@ def plan_table() -> str:
 
 
 def client_images() -> TensorSamples:
-    """As many as a client of a hundred has of CIFAR-10, or so."""
+    """About as many images as one of a hundred clients has of CIFAR-10."""
     torch.manual_seed(0)
     return TensorSamples(torch.randn(512, 3, 32, 32), torch.randint(0, 10, (512,)))
 

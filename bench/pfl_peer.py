@@ -8,7 +8,7 @@ that holds ``torch`` and ``pfl`` and needs nothing else::
     python pfl_peer.py --model cnn --model-file models.py
 
 ``models.py`` defines ``build(name: str) -> torch.nn.Module``, so every contender can train the
-very same module: images of shape [3, 32, 32] in, 10 logits out.
+same module: images of shape [3, 32, 32] in, 10 logits out.
 
 What is measured: one central iteration of ``FederatedAveraging`` on ``SimulatedBackend``, from
 the end of one iteration to the end of the next. It holds the sampling of the cohort (always every
@@ -19,7 +19,7 @@ What is left out: imports, building the data and the model, the first round (a w
 only one in which ``pfl`` evaluates, as it always does at iteration 0), evaluation, metric
 printing, privacy mechanisms and the weighting postprocessor, which would change nothing for
 clients of equal size. Two habits of ``pfl`` are kept as they are: it takes the local batches in
-the same order in every epoch, and it averages parameters only, so that buffers such as running
+the same order in every epoch, and it averages parameters only, so buffers such as running
 statistics pass from one client to the next.
 
 Without ``--serve`` the script runs ``--rounds`` rounds after the warm-up and prints one line of

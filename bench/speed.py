@@ -3,7 +3,7 @@
     python bench/speed.py [--rounds 8] [--write]
 
 Every contender is a process of its own that does one round when asked. The
-driver asks them in turn, so that all see the same machine at the same time, and
+driver asks them in turn, so all run under the same load, and
 prints ratios of medians. `pfl` is installed into an environment of its own.
 `--write` puts the table into docs/benchmarks.md.
 """

@@ -1,4 +1,4 @@
-"""How often verdicts are right: whole audits on simulated models, of which the truth is known.
+"""How often verdicts are right: whole audits on simulated models for which the truth is known.
 
     python bench/verdicts.py [--audits 100] [--oracles 2 4 8] [--samples 40 150 500]
 
@@ -8,12 +8,12 @@ shift by which one training differs from the next. `between` is that shift's sta
 deviation in AUC. Every audit has three surfaces and three attacks, nine tests in all.
 The untouched model reaches an AUC of about 0.65 to 0.75.
 
-Printed are shares of audits, in percent. An oracle as candidate: how often it is accused,
-how often errors of samples alone would have accused it, how often it is found forgotten,
-and how often the evidence does not suffice. A candidate that kept everything: how often
-it is "not forgotten". One that kept half: how often it is accused, and how often it is
-wrongly found forgotten. Last, the smallest leak that the best test could see, in AUC.
-Of 100 audits a share of 5 % is known to 4 points more or less, and rows share their seeds.
+It prints shares of audits, in percent. For an oracle as candidate: how often it is accused,
+how often it would be accused if only sampling error were considered, how often it is found
+forgotten, and how often there is not enough evidence. For a candidate that kept everything:
+how often it is "not forgotten". For one that kept half: how often it is accused, and how often
+it is wrongly found forgotten. Last, the smallest leak that the best test could see, in AUC.
+With 100 audits a share of 5 % has an error of about 4 points, and rows share their seeds.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Model = dict[str, Scores]
 
 @dataclass(frozen=True)
 class World:
-    """Samples, and as many models of them as are asked for."""
+    """Samples, and models of them."""
 
     stream: np.random.Generator
     difficulty: tuple[Array, Array]
@@ -79,7 +79,7 @@ class World:
         }
 
     def shift(self) -> float:
-        """Half of its variance is a model's own, half is that of a surface."""
+        """Half of the variance belongs to the model, half to the surface."""
         return float(self.stream.normal(0, self.between / AUC_PER_SHIFT / np.sqrt(2)))
 
     def _surface(self, views: int, own: tuple[Array, Array], shift: float) -> Scores:
@@ -141,7 +141,7 @@ class Test:
         return Finding(self.surface, self.attack, found)
 
     def accused_by_samples(self) -> bool:
-        """As folds of one model the oracles have no spread: only errors of samples are left."""
+        """The oracles as folds of one model: they have no spread, only sampling error is left."""
         together = Scores(
             np.concatenate([one.members for one in self.oracles]),
             np.concatenate([one.nonmembers for one in self.oracles]),
@@ -195,7 +195,7 @@ class Tally:
 
 
 def simulate(oracles: int, samples: int, between: float, audits: int) -> Tally:
-    """So many audits of an oracle, of the untouched model and of one that kept half."""
+    """Simulate audits of an oracle, of the untouched model and of one that kept half."""
     tally = Tally()
     for seed in range(audits):
         world = World.of(seed, samples, between)

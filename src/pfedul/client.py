@@ -1,8 +1,8 @@
 """What a client does: small pure functions of tensors, data, settings and seed.
 
-An engine decides where they run. Each task has a thread count of one and a
-random stream of its own, so that its result is the same bits in this process,
-in a worker and on another machine of the same kind.
+An engine decides where they run. Each task runs in one thread and has a random
+stream of its own, so its result is bit-identical in this process, in a worker and
+on another machine of the same kind.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from pfedul.records.exact import exact_fisher
 
 @dataclass(frozen=True)
 class Scratch:
-    """A model that tasks may write on, and its buffers that no state dict holds.
+    """A model that tasks may overwrite, and its buffers that are not in the state dict.
 
-    Those are put back before each task, so that nothing passes between clients.
+    These buffers are reset before each task, so nothing passes between clients.
     """
 
     model: nn.Module
@@ -130,7 +130,7 @@ def statistics(_bench: Workbench, _task: Task, job: Job) -> Reply:
 
 
 def _measured(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]:
-    """What `evaluate` would say of these personal tensors, and what saying so cost."""
+    """The figures of `evaluate` with these personal tensors, and the time that they took."""
     wall, cpu = time.perf_counter(), time.process_time()
     load_tensors(job.model, job.shared, personal)
     figures = measure(job.model, bench.data[job.client].test)

@@ -11,8 +11,9 @@ class PfedulError(Exception):
 
 
 class TransientError(PfedulError):
-    """Something that may pass without another request (a full disk, workers that died, clients
-    that are away): what was begun stays begun, and goes on when it is asked for again.
+    """A failure that may pass (a full disk, workers that died, clients that are away).
+
+    A request stays pending, and resumes when it is made again.
     """
 
 

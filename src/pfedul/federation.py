@@ -74,10 +74,10 @@ class Federation(Run):
     ) -> None:
         """Train until the federation has had `rounds` rounds in all; those of its settings if None.
 
-        Everybody is evaluated after the last one, and as often as the settings say, unless
+        All clients are evaluated after the last round, and as often as the settings say, unless
         `evaluated` is false.
-        Interrupted, it keeps every round that was finished; called again, it resumes and
-        ends with the same tensors, bit for bit, as if it had never stopped.
+        An interrupted training keeps every finished round. Called again, it resumes and ends
+        with the same tensors, bit for bit, as if it had never stopped.
         """
         train(self, rounds, progress, evaluated)
 
@@ -101,8 +101,8 @@ class Federation(Run):
         """Forget these clients: correct the shared layers, erase, let the others recalibrate.
 
         `options` are those of `pfedul forget`: `alpha=0.5`, `correction="reset"`, ...
-        Clients in `away` recalibrate later (`recalibrate`). Interrupted, the run has
-        the request pending and its tensors untouched; asking again finishes it.
+        Clients in `away` recalibrate later (`recalibrate`). If it is interrupted, the request
+        is pending and no tensor is changed; asking again finishes it.
         """
         return forget(self, targets, ForgetOptions(**options), away, on_stage)
 
@@ -115,12 +115,12 @@ class Federation(Run):
         on_stage: OnStage | None = None,
         **options: Any,
     ) -> Audit:
-        """Forget these clients on a sealed copy and audit that in full; nothing is touched here.
+        """Forget these clients on a sealed copy and audit that in full; this run stays as it is.
 
         `options` are those of `forget`, `level` is quick, standard or strict. The result is
         written into the ledger, and holds for a later `forget` with the same hashes.
         """
-        # Imported here: attacks take a second to import that others need not wait for.
+        # Imported here: attacks take a second to import, which only audits should cost.
         from pfedul.audit.rehearsal import Rehearsal, level_of, rehearse
 
         chosen, forgetting = level_of(level, oracles), ForgetOptions(**options)
@@ -135,13 +135,13 @@ class Federation(Run):
         return exact_scores(self, targets)
 
     def recalibrate(self) -> list[str]:
-        """Let clients recalibrate that were away when another was forgotten; returns who did."""
+        """Recalibrate clients that were away when another was forgotten; returns who did."""
         return recalibrate_missing(self)
 
     def admit(self, client: str, *, again: bool = False) -> None:
-        """Let a client join from the next round on, with personal tensors as they are at the start.
+        """Let a client join from the next round on, with initial personal tensors.
 
         Its data must be among those that the federation was opened with. A client
-        that was forgotten is admitted, as a new one, only if `again` says so.
+        that was forgotten is admitted, as a new one, only with `again`.
         """
         admit(self, client, again)

@@ -15,16 +15,16 @@ from pfedul.personalization import Job, LocalTraining, Personalization, Recalibr
 from pfedul.split import Split
 
 LocatePersonal = Callable[[str], Path | None]
-"""The file of a client's personal tensors; None where it has none."""
+"""The file of a client's personal tensors; None if it has none."""
 
 
 class Engine(Protocol):
     """Decides where clients work, and nothing else.
 
-    Replies come in the order of `clients`, whatever the order in which they are
-    made, so that what the server computes from them is the same for any engine.
-    The tensors of a reply last until the next one is asked for. `in_process`
-    says whether clients work on this process's own CPU time.
+    Replies come in the order of `clients`, whichever client finishes first, so the
+    server computes the same from them with any engine. The tensors of a reply are
+    valid until the next reply is requested. `in_process` says whether clients use
+    this process's own CPU time.
     """
 
     in_process: bool
@@ -42,7 +42,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Workbench:
-    """All that a process needs in order to work for any client.
+    """Everything that a process needs to work for any client.
 
     `build_model` gives the model as it is before training, the same in every process. `work`
     holds the client functions of unlearning methods by name.
@@ -63,12 +63,12 @@ class Workbench:
 class Task:
     """What clients are asked to do.
 
-    `number` is the round or the request that it belongs to, a part of the place of
-    its random stream. `epochs` replaces the local epochs of the settings, and `steps` bounds
-    the batches of each phase of local training. `measured` asks for the accuracy of the
-    result as well, so that no second message is needed. `seed` replaces that of the settings, for
-    other federations of the same clients. `how` holds the name and the options of a method's
-    client function (action "work"), `purpose` is a further part of the place of the random stream.
+    `number` is the round or the request that it belongs to; the random stream depends on it.
+    `epochs` replaces the local epochs of the settings, and `steps` bounds the batches of each
+    phase of local training. `measured` also asks for the accuracy of the result, which saves a
+    second message. `seed` replaces that of the settings, for other federations of the same
+    clients. `how` holds the name and the options of a method's client function (action "work").
+    The random stream depends on `purpose` as well.
     """
 
     action: str
@@ -87,7 +87,7 @@ class Reply:
     """What a client answers: tensors where the task makes any, and figures.
 
     A client that keeps its personal tensors to itself sends their SHA-256 (`held`)
-    in their place. `failure` says why there is no answer; nothing else counts then.
+    instead. A missing answer is a reply with `failure` set, whose other fields mean nothing.
     """
 
     client: str
@@ -102,7 +102,7 @@ class Reply:
 
 
 MEASURING, MEASURING_CPU = "measuring_seconds", "measuring_cpu_seconds"
-"""Figures of a reply: wall and CPU seconds of evaluating, done next to the task itself."""
+"""Figures of a reply: wall and CPU seconds of an evaluation within another task."""
 
 
 # What unlearning methods ask of clients
@@ -120,7 +120,7 @@ ClientWork = Callable[[Job, Mapping[str, Any], Tensors], ClientResult]
 """(the job, plain options, further tensors of the message) -> what the client sends back."""
 
 EXTRA = "extra/"
-"""Prefix of tensors that travel with the shared ones and do not belong to the model."""
+"""Prefix of tensors that are sent with the shared ones and do not belong to the model."""
 
 
 def with_extra(shared: Tensors, extra: Tensors) -> Tensors:
@@ -160,7 +160,7 @@ class Refusal:
 
 
 Check = Callable[[Reply, str], str | None]
-"""(a reply, the client that was asked) -> why the reply must be refused; None if it need not."""
+"""(a reply, the client that was asked) -> the reason to refuse the reply, or None."""
 
 OnReply = Callable[[Reply], None]
 OnRefusal = Callable[[Refusal], None]
@@ -168,7 +168,7 @@ OnRefusal = Callable[[Refusal], None]
 
 @dataclass
 class RoundResult:
-    """What a round made: the new shared tensors and who took part in them."""
+    """The result of a round: the new shared tensors and who took part."""
 
     number: int
     shared: Tensors

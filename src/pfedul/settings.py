@@ -27,7 +27,7 @@ from pfedul.store.ledger import Statement, insert
 from pfedul.store.paths import SETTINGS_FILE
 
 OWN = "own"
-"""Stands in the file for a model or data given in Python, which no file can hold."""
+"""Stands in the file for a model or data given in Python."""
 
 
 HEADER = "# A pfedul federation. Run it again: pfedul train NEW-RUN --config THIS-FILE\n"
@@ -35,7 +35,7 @@ HEADER = "# A pfedul federation. Run it again: pfedul train NEW-RUN --config THI
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides a run, and a few things that decide only how it is carried out."""
+    """Everything that decides the result of a run, and a few settings of how it is executed."""
 
     data: str = option("digits", "Data set; see 'pfedul datasets'.", registry=DATASETS)
     data_root: str | None = option(
@@ -173,7 +173,7 @@ def write_toml(settings: Settings) -> str:
 
 
 def merge(stored: Settings, asked: dict[str, Any]) -> Settings:
-    """A run's settings with what a later call may change; anything else must agree."""
+    """A run's settings with the changes of a later call; raises if it changes a fixed one."""
     refuse_unknown(Settings, asked, "the options")
     wanted = replace(stored, **asked)
     for spec in fields(Settings):
@@ -196,19 +196,19 @@ def fixed(settings: Settings) -> dict[str, Any]:
 
 
 def _as_before(settings: Settings, spec: Field[Any]) -> bool:
-    """Whether this is a newer option that leaves everything as it was before there was one."""
+    """Whether this is a newer option at the value at which it changes nothing."""
     newer: bool = spec.metadata["newer"]
     return newer and bool(getattr(settings, spec.name) == spec.default)
 
 
 def changeable(asked: dict[str, Any]) -> dict[str, Any]:
-    """Those of the values that a later call may change."""
+    """The values that a later call may change."""
     later = {spec.name for spec in fields(Settings) if spec.metadata["later"]}
     return {key: value for key, value in asked.items() if key in later}
 
 
 def settings_row(settings: Settings) -> Statement:
-    """What may not change, so that a configuration edited by hand is noticed."""
+    """The fixed settings, so a configuration edited by hand is noticed."""
     return insert("meta", key="settings_sha256", value=settings_digest(settings))
 
 
@@ -218,7 +218,7 @@ def settings_digest(settings: Settings) -> str:
 
 
 def named(choice: object) -> str:
-    """How a choice stands in the settings; what is given in Python has no name of its own."""
+    """A choice as it is written in the settings; what is given in Python is 'own'."""
     if choice == OWN:
         raise PfedulError(f"'{OWN}' stands for data or a model given in Python; give them there.")
     return choice if isinstance(choice, str) else OWN

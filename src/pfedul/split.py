@@ -253,7 +253,7 @@ def _check_known(model: nn.Module, groups: LayerGroups) -> None:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The state dict with the tensors themselves, whose identity shows which of them are tied."""
+    """The state dict with the tensor objects themselves: tied names have the same object."""
     tensors = model.state_dict(keep_vars=True)
     if any(isinstance(tensor, _LAZY) for tensor in tensors.values()):
         raise PfedulError(
@@ -283,6 +283,6 @@ def _owner(name: str) -> str:
 
 
 def _beneath(names: Iterable[str], module: str) -> list[str]:
-    """Those of `names` that are a module's, at any depth, or that are `module` itself."""
+    """Those of `names` that are `module` itself or below it at any depth."""
     start = f"{module}." if module else ""
     return [name for name in names if name.startswith(start) or name == module]

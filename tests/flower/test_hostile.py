@@ -191,8 +191,8 @@ def test_a_hung_stranger_does_not_make_others_late(tmp_path, operate, grid):
     [
         ("running_var", -1.0, "has a negative variance"),
         ("running_mean", 1e30, "its statistics moved by"),
-        ("num_batches_tracked", 2**62, "is no counter that goes on"),
-        ("num_batches_tracked", -1, "is no counter that goes on"),
+        ("num_batches_tracked", 2**62, "does not count on from the last round"),
+        ("num_batches_tracked", -1, "does not count on from the last round"),
     ],
 )
 def test_statistics_that_cannot_be_are_refused(name, value, words, operate, grid):

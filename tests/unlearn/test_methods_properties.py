@@ -260,7 +260,7 @@ def test_how_many_replies_were_refused_is_said(name, runs, tmp_path, monkeypatch
 
     monkeypatch.setitem(ACTIONS, "work", false)
     _, outcome = forgotten(run, tmp_path / "copy", name)
-    assert [note for note in outcome.notes if note.startswith("of 1 client replies were refused")]
+    assert [note for note in outcome.notes if note.startswith("replies of 1 client were refused")]
     assert not [note for note in outcome.notes if "away" in note]
 
 

@@ -206,7 +206,7 @@ def test_whose_replies_were_refused_in_retraining_is_said(method, tmp_path, monk
     )
     with deep_again(run) as federation:
         outcome = federation.forget(TARGET, method=method)
-    assert [note for note in outcome.notes if note.startswith("of 1 client replies were refused")]
+    assert [note for note in outcome.notes if note.startswith("replies of 1 client were refused")]
 
 
 @pytest.mark.parametrize("method", ["retrain", "budgeted-retrain:rounds=2"])

@@ -1,4 +1,4 @@
-"""An engine whose clients are served the shared tensors of their own clusters."""
+"""An engine that sends each client the shared tensors of its own cluster."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pfedul.protocol import Engine, LocatePersonal, Reply, Task
 
 
 class ClusteredEngine:
-    """Works as the engine inside it, one cluster after the other.
+    """Wraps another engine and runs one cluster after the other.
 
-    Shared tensors of all clusters are shown to each client as its own cluster's; those
-    of one cluster, under their plain names, pass as they are. Replies that come before
-    their turn are kept, with copies of their tensors.
+    Given the shared tensors of all clusters, it sends each client those of its own.
+    Tensors of a single cluster, under their plain names, are sent as they are. Replies
+    that come before their turn are kept, with copies of their tensors.
     """
 
     def __init__(self, inside: Engine, clusters: Callable[[], Clusters]) -> None:

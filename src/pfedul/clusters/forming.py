@@ -1,9 +1,9 @@
 """How clusters are formed before the first round: KNOT (Su and Li, INFOCOM 2023).
 
-All clients train once from the initial tensors, twice the same: the first time gives the mean
-of their updates, the second how far each update points away from it, without keeping the
-updates of all. What they trained is thrown away; clusters start from the initial tensors. In a
-simulator the time of training is samples times epochs.
+All clients train one round from the initial tensors, and then the same round again: the first
+pass gives the mean of their updates, the second how far each update points away from it, so
+the updates need not all be kept. The result is thrown away; clusters start from the initial
+tensors. In a simulator the time of training is samples times epochs.
 
 A client is described by the time that its training takes, T_k, and by how far its first
 update points away from the mean of all, S_k = (1 - cos)/2. Clusters have anchors that
@@ -35,7 +35,7 @@ from pfedul.protocol import Reply, RoundResult
 Array = NDArray[np.float64]
 
 OPENING = 0
-"""The number of the opening round: its draws are those of no other."""
+"""The number of the opening round; no other round has it, so its random draws are its own."""
 
 PlayRound = Callable[[int, Callable[[Reply], None]], RoundResult]
 """Plays a round with all clients from the initial tensors; its result is thrown away."""
@@ -77,7 +77,7 @@ def _cosines(play: PlayRound, initial: Tensors, parameters: Sequence[str]) -> di
 
 @dataclass(frozen=True)
 class Trait:
-    """What clusters are made by: training time in any unit, and S_k between 0 and 1."""
+    """What a client is clustered by: training time in any unit, and S_k between 0 and 1."""
 
     time: float
     deviation: float
@@ -102,7 +102,7 @@ def size_limits(clients: int, clusters: int) -> tuple[int, int]:
 
 
 def distances(traits: list[Trait], clusters: int) -> Array:
-    """Of each client (rows) to the anchor of each cluster (columns)."""
+    """The distance of each client (rows) to the anchor of each cluster (columns)."""
     times = np.array([trait.time for trait in traits])
     span = times.max() - times.min()
     scaled = (times - times.min()) / span if span else np.zeros_like(times)
@@ -115,10 +115,10 @@ def distances(traits: list[Trait], clusters: int) -> Array:
 
 
 def cheapest(costs: Array, limits: tuple[int, int]) -> list[int]:
-    """The column of each row, so that the sum of costs is smallest and columns keep the limits.
+    """The column of each row with the smallest sum of costs, within the limits on columns.
 
-    The matrix of the conditions is totally unimodular: a vertex of the linear programme,
-    which the simplex method ends in, is whole.
+    The constraint matrix is totally unimodular, so the vertex that the simplex method
+    returns is an integer solution.
     """
     # Imported here: it takes a while, and only runs with clusters need it.
     from scipy.optimize import linprog

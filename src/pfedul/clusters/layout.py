@@ -1,13 +1,13 @@
 """Clusters of clients that never exchange updates: a training layout for KNOT.
 
 A run with clusters has shared tensors for each of them, all in the one file of shared
-tensors, as `cluster-2/NAME`. Every client is served those of its own cluster under their
+tensors, as `cluster-2/NAME`. Every client is sent those of its own cluster under their
 plain names, never a mean over clusters: personal parts belong to their own cluster's
 shared tensors. An ordinary run is one cluster, and its names are plain.
 
-Which cluster a client is in is a file among its own, which goes with it. Where clients
-take part in some rounds only, the shared tensors of a cluster are kept as they were
-before each member's first round, so that they can be taken up from there.
+Each client has a file that says which cluster it is in, and that is erased with it. With
+partial participation, a checkpoint of a cluster's shared tensors is kept from before each
+member's first round, so the cluster can be retrained from there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Clusters:
         return self.count > 1
 
     def number(self, client: str) -> int:
-        """Before clusters are formed all of them are alike, and everybody is in the first."""
+        """The cluster of a client; the first one before clusters are formed."""
         return self.assigned.get(client, 1)
 
     def groups(self, clients: Iterable[str]) -> dict[int, list[str]]:
@@ -58,11 +58,11 @@ class Clusters:
         return {n.removeprefix(prefix): t for n, t in shared.items() if n.startswith(prefix)}
 
     def of(self, shared: Tensors, client: str) -> Tensors:
-        """The shared tensors that a client is served."""
+        """The shared tensors that a client is sent."""
         return self.view(shared, self.number(client))
 
     def put(self, shared: Tensors, cluster: int, own: Tensors) -> Tensors:
-        """All shared tensors with others in one cluster."""
+        """All shared tensors, with those of one cluster replaced."""
         prefix = self._prefix(cluster)
         return {**shared, **{prefix + name: tensor for name, tensor in own.items()}}
 
@@ -98,7 +98,7 @@ class Clusters:
 
 
 def read_clusters(store: Store, count: int, clients: Iterable[str]) -> Clusters:
-    """The clusters of a run as far as they are formed."""
+    """The clusters of a run, as far as they are formed."""
     if count == 1:
         return Clusters()
     known = [client for client in clients if store.has(cluster_file(client))]
@@ -107,7 +107,7 @@ def read_clusters(store: Store, count: int, clients: Iterable[str]) -> Clusters:
 
 
 def last_checkpoint(store: Store, cluster: int, number: int) -> int:
-    """The last round up to this one before which a cluster's tensors are known; 1: the initial."""
+    """The last round, up to this one, with a checkpoint from before it; 1: the initial tensors."""
     return max((n for n in _checkpoints(store, cluster) if n <= number), default=1)
 
 
@@ -117,7 +117,7 @@ def read_checkpoint(store: Store, cluster: int, number: int) -> Tensors:
 
 
 def doomed_cluster_files(store: Store, clusters: Clusters, targets: Sequence[str]) -> list[str]:
-    """What must go with these clients: their own files, and all checkpoints that they are in."""
+    """Files to delete with these clients: their own, and all checkpoints that they influenced."""
     doomed = [cluster_file(target) for target in targets]
     for target in targets:
         first, cluster = first_round_of(store.ledger, target), clusters.number(target)

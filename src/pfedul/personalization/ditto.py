@@ -66,7 +66,7 @@ def recalibrate(job: Job, how: Recalibration) -> Tensors:
 
 
 def _add_to_gradient(parameter: nn.Parameter, amount: torch.Tensor, factor: float) -> None:
-    if parameter.grad is None:  # a parameter that the loss did not reach is pulled all the same
+    if parameter.grad is None:  # the penalty also applies to a parameter that the loss does not use
         parameter.grad = torch.zeros_like(parameter)
     parameter.grad.add_(amount, alpha=factor)
 

@@ -1,4 +1,4 @@
-"""FedAvg: one model for all, nothing personal. The reference that the others depart from."""
+"""FedAvg: one model for all, nothing personal. The baseline of the other personalisations."""
 
 from pfedul.base.registry import NoOptions
 from pfedul.personalization.base import Personalization

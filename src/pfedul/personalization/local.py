@@ -57,12 +57,12 @@ def run_sgd(
 ) -> float:
     """Minimise a loss of `model` over `samples`; returns its mean over all steps.
 
-    `adjust_gradients` is called between the backward pass and the step, `after_step` after
-    each step: it ends the training by returning True.
+    The callback `adjust_gradients` runs between the backward pass and the step, `after_step`
+    after each step; training ends when it returns True.
     """
     parameters = [parameter for parameter in parameters if parameter.requires_grad]
     epochs = training.epochs if epochs is None else epochs
-    if not parameters:  # all of them frozen by their author: there is nothing to train
+    if not parameters:  # the model's author froze all of them: there is nothing to train
         return mean_loss(model, samples)
     optimizer = torch.optim.SGD(
         parameters, training.lr, training.momentum, weight_decay=training.weight_decay
@@ -163,9 +163,9 @@ def train_head(
     """Train the head alone, everything before it frozen and in eval mode.
 
     The frozen body gives the same features in every epoch, so they are computed
-    once. That is exact only if the samples are tensors (a Dataset may transform
-    at random) and the head is the model's last operation; otherwise it is not done.
-    Nor is it if the training ends before it has seen that many samples.
+    once and cached. That is exact only if the samples are tensors (a Dataset may
+    transform at random) and the head is the model's last operation; otherwise nothing
+    is cached. Nor is it if training ends before it has seen that many samples.
     """
     module, body = head_parts(model, head)
     parameters = list(module.parameters())
@@ -181,7 +181,7 @@ def train_head(
 
 @torch.no_grad()
 def head_inputs(model: nn.Module, head: nn.Module, samples: Samples) -> TensorSamples | None:
-    """What the head is given for each sample; None where caching it would not be exact."""
+    """The head's input for each sample; None if caching it would not be exact."""
     if not isinstance(samples, TensorSamples):
         return None
     seen: list[Tensor] = []

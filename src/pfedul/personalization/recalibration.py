@@ -1,4 +1,4 @@
-"""Recalibration: a client fits its personal part to shared tensors that were changed under it.
+"""Recalibration: a client refits its personal part to shared tensors that were changed.
 
 Stage 3 of pFedUL (Eq. 12 and 13, Table 2). The shared tensors arrive once and
 stay as they are; all work is local.
@@ -89,12 +89,12 @@ def shared_statistics(model: nn.Module, split: Split) -> tuple[str, ...]:
 
 @torch.no_grad()
 def reestimate_statistics(model: nn.Module, samples: Samples) -> None:
-    """Running statistics as the samples give them now: one forward pass, nothing is trained.
+    """Estimate running statistics again from the samples: one forward pass, nothing is trained.
 
-    Batches are as equal as can be, and their moments are pooled: a layer gets the mean and
-    the variance of all that it was given, whatever batch it was in.
+    Batches are as equal as possible, and their moments are pooled: a layer gets the mean and
+    the variance of all its inputs, whichever batch they were in.
     """
-    if len(samples) < 2:  # a single sample has no variance: the old statistics serve it better
+    if len(samples) < 2:  # a single sample has no variance, so the old statistics stay
         return
     layers = norms(model)
     model.eval()
@@ -108,12 +108,12 @@ def reestimate_statistics(model: nn.Module, samples: Samples) -> None:
 
 
 Moments = tuple[int, Tensor, Tensor]
-"""Count, mean and unbiased variance of what a layer was given for one batch."""
+"""Count, mean and unbiased variance of a layer's inputs in one batch."""
 
 
 @contextmanager
 def _collecting(layers: list[_BatchNorm]) -> Iterator[dict[_BatchNorm, list[Moments]]]:
-    """Within the block the layers normalise by batch and note its moments; counters survive."""
+    """Within the block layers normalise by batch and note its moments; counters are restored."""
     moments: dict[_BatchNorm, list[Moments]] = {}
 
     def note(layer: _BatchNorm, inputs: tuple[Tensor, ...], _output: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What training keeps so that a client can be forgotten: one file each."""
+"""What training keeps to make unlearning possible: one file for each record."""
 
 from __future__ import annotations
 

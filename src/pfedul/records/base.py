@@ -168,7 +168,7 @@ def int_tensor(value: int) -> Tensor:
 
 
 def every_file_of(name: str) -> Callable[[Erasure], list[str]]:
-    """`doomed` of records that follow the model's path: without the target it is another."""
+    """`doomed` of records that depend on the path of the shared model, which no longer holds."""
     return lambda erasure: [
         file for file in erasure.store.names("records/") if kind_of(file) == name
     ]

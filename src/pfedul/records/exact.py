@@ -31,7 +31,7 @@ def exact_fisher(
     if len(samples) == 0:
         raise PfedulError("The exact Fisher is a mean over samples; give it at least one sample.")
     first = _first_names(model, names)
-    # By first names alone: a tied tensor can have only one value, and one gradient.
+    # By first names only: a tied tensor can have only one value, and one gradient.
     wanted = {name: model.get_parameter(name).detach() for name in dict.fromkeys(first.values())}
     with _eval_mode(model):
         sums = _summed_squares(_per_sample_gradients(model), wanted, samples, batch)

@@ -1,9 +1,9 @@
 """The Fisher record in a run folder: a file for each client, and their sum.
 
-Kept while training, one client in memory at a time. With the sum a removal is
-planned from two files, however many clients there are. It is updated by
-differences, and computed again when a client is forgotten, so no rounding residue
-of the client is left in it.
+It is updated during training, with one client in memory at a time. Thanks to the
+sum a removal is planned from two files, however many clients there are. The sum is
+updated by differences, and computed again when a client is forgotten, so no
+rounding residue of the client is left in it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class FisherRecorder(Recorder):
 
 
 def _doomed(erasure: Erasure) -> list[str]:
-    """A sum that was retained earlier contains the targets; the other is computed again."""
+    """The sums that contain the targets, except the one that `_renew` computes again."""
     remaining = [client for client in erasure.clients if client not in erasure.targets]
     if not any(erasure.store.has(fisher_file(client)) for client in remaining):
         return [FISHER_TOTAL_FILE, FISHER_RETAINED_FILE]

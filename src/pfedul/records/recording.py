@@ -18,7 +18,7 @@ from pfedul.store.folder import own_errors
 
 
 class RoundRecorder:
-    """Hands each reply to every record; `seconds` is the time that took."""
+    """Hands each reply to every record; `seconds` is the time that this took."""
 
     def __init__(
         self, keeping: Keeping, names: Sequence[str], number: int, before: Tensors

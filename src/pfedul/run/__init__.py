@@ -1,1 +1,1 @@
-"""An open run: made, opened, trained."""
+"""Runs: creating, opening and training them."""

@@ -59,7 +59,7 @@ def own_data(settings: Settings, own: OwnData) -> FederatedData:
 
 
 def _planted(settings: Settings, data: FederatedData) -> FederatedData:
-    """The data with the backdoor that the settings ask for, wherever they come from."""
+    """The data with the backdoor that the settings ask for."""
     if settings.plant_backdoor is None:
         return data
     return with_backdoor(data, parse_backdoor(settings.plant_backdoor), settings.seed)
@@ -79,7 +79,7 @@ def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | 
 def assemble_at_server(
     settings: Settings, shape: tuple[int, ...], classes: int, own_model: ModelFactory | None
 ) -> Workbench:
-    """What a server needs whose clients are elsewhere, with their data."""
+    """The workbench of a server whose clients, and their data, are on other machines."""
     return assemble_without_data(settings, _model_factory(settings, shape, classes, own_model))
 
 
@@ -97,7 +97,7 @@ def assemble_without_data(settings: Settings, factory: ModelFactory) -> Workbenc
 
 
 def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
-    """The data as numbers of the type that the model computes with."""
+    """The data converted to the model's floating-point type."""
     kinds = [p.dtype for p in model.parameters() if p.is_floating_point()]
     wanted = kinds[0] if kinds else torch.get_default_dtype()
     clients = {
@@ -109,7 +109,7 @@ def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
 
 @torch.no_grad()
 def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int) -> None:
-    """Batch normalisation cannot train on one sample; better said now than in a round."""
+    """Fail now, not in a round, if a batch could be one sample and the model cannot train on it."""
     smallest = min(data.clients, key=lambda name: len(data.clients[name].train))
     if batch_size > 1 and len(data.clients[smallest].train) > 1:
         return
@@ -135,7 +135,7 @@ class InitialModel:
 
 
 def reseeded(bench: Workbench, seed: int, clients: Collection[str]) -> Workbench:
-    """The same work with another seed, for some of the clients: other initial weights and draws."""
+    """The same workbench with another seed (initial weights and draws), for some of the clients."""
     build = bench.build_model
     if isinstance(build, InitialModel):
         build = replace(build, seed=seed)
@@ -206,7 +206,7 @@ def _check_among(holder: str, clients: Collection[str]) -> None:
 
 
 def _check_enough(settings: Settings, clients: int) -> None:
-    """Else none of the run's rounds could ever be committed."""
+    """Refuse --min-replies that no round could ever reach."""
     asked = max(1, round(settings.participation * clients))
     if settings.min_replies > asked:
         raise PfedulError(

@@ -116,7 +116,7 @@ def refuse_remote(store: Store) -> None:
 
 
 def check_same_federation(store: Store, bench: Workbench, clusters: Clusters) -> None:
-    """Going on with other data or another model would be another run."""
+    """Refuse to continue a run with other data or another model."""
     members = read_members(store.ledger)
     state = bench.build_model().state_dict()
     shared = {name: state[name] for name in bench.split.shared}

@@ -1,9 +1,9 @@
 """Where personal tensors are: in the run folder, or with the clients themselves.
 
 On this machine the run folder holds them, one file for each client. Clients on
-machines of their own keep theirs; the run folder then has their SHA-256, which
-is committed, rolled back and erased in the same way, so that server and clients
-agree on which tensors count whenever one of them is killed.
+their own machines keep theirs; the run folder then has their SHA-256, which
+is committed, rolled back and erased in the same way, so server and clients
+agree on which tensors are current even if one of them is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pfedul.store.store import Store
 
 
 class PersonalTensors(Protocol):
-    """What a federation asks of either place."""
+    """The interface of both places."""
 
     at_clients: bool
 
@@ -31,11 +31,11 @@ class PersonalTensors(Protocol):
         ...
 
     def locate(self, client: str) -> Path | None:
-        """The file that an engine needs to let a client go on; None where there is none."""
+        """The file that an engine needs before a client can work; None if there is none."""
         ...
 
     def stage(self, reply: Reply) -> None:
-        """Put what a reply brings into the unit of work under way."""
+        """Add the personal tensors of a reply to the current unit of work."""
         ...
 
     def stage_first(self, client: str) -> None:
@@ -43,7 +43,7 @@ class PersonalTensors(Protocol):
         ...
 
     def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
-        """What the commit of a removal has to add about its targets."""
+        """Further ledger rows about the targets for the commit of a removal."""
         ...
 
 
@@ -78,7 +78,7 @@ class InRunFolder:
 
 
 class WithClients:
-    """Personal tensors that never leave their client; here are only their hashes."""
+    """Personal tensors that never leave their client; the run folder has only their hashes."""
 
     at_clients = True
 
@@ -97,8 +97,8 @@ class WithClients:
             self._store.stage(held_file(reply.client), as_tensors(reply.held))
 
     def stage_first(self, client: str) -> None:
-        """It begins with the initial tensors, which it is sent."""
+        """Nothing to do: the client starts with the initial tensors that it is sent."""
 
     def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
-        """Its node is barred, and has yet to confirm that it erased its own folder."""
+        """Bar the targets' nodes, and wait for them to confirm that they erased their folders."""
         return barring_rows(self._store.ledger, request, targets)

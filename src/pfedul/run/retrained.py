@@ -42,12 +42,12 @@ from pfedul.store.tables import spent_on_rounds
 
 _HEADER = "# Trained on the data of the run around it; it cannot be trained alone.\n"
 _COMMITS = 5
-"""Such a federation is committed about so often on its way: resumable, and cheap."""
+"""About this many commits while such a federation trains: it can resume, at little cost."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One federation to train: where it is kept, with which seed, on whose data.
+    """One federation to train: its folder, its seed, and its clients.
 
     `changes` are settings in which it differs from the run.
     """
@@ -73,7 +73,7 @@ def oracle_recipes(run: Run, targets: Sequence[str], count: int) -> list[Recipe]
 
 
 def twin_recipes(run: Run, count: int) -> list[Recipe]:
-    """Twins of the run, everybody included."""
+    """Twins of the run, with all clients."""
     record = run.settings.record
     return [
         _recipe(run, f"twin {number}", REHEARSAL, run.clients, record)
@@ -109,10 +109,10 @@ def open_recipe(
     progress: Callable[[int], None] | None = None,
     rounds: int | None = None,
 ) -> Run:
-    """The federation of a recipe, trained as long as the run was; `progress` is told of replies.
+    """The federation of a recipe, trained; `progress` is called for each reply.
 
-    `rounds` says how long it is trained instead. It is not evaluated: that is not part of what
-    retraining costs; callers measure accuracies if they need them.
+    It is trained for as many rounds as the run, or for `rounds`. It is not evaluated, since that
+    is not part of the cost of retraining; callers measure accuracies if they need them.
     """
     wanted = run.rounds if rounds is None else rounds
     usual = _settings(run.settings, recipe.seed, wanted, recipe.record)
@@ -138,7 +138,7 @@ def open_recipe(
 
 
 def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
-    """How a federation is started that works on another's engine."""
+    """A start function for a federation that uses another federation's engine."""
     return partial(_borrow, engine, seed)
 
 
@@ -147,7 +147,7 @@ def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
 
 
 def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
-    """Clients stay in their clusters, so the same clusters can be compared."""
+    """The store of a recipe. Clients stay in their clusters, so clusters can be compared."""
     if recipe.begun:
         return Store.open(recipe.folder)
     shutil.rmtree(recipe.folder, ignore_errors=True)
@@ -158,7 +158,7 @@ def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clust
 
 
 def replies_left(run: Run, recipes: Collection[Recipe]) -> int:
-    """How many replies of clients have yet to come in for these federations to be trained."""
+    """How many client replies are still needed to finish training these federations."""
     left = 0
     for recipe in recipes:
         rounds = run.rounds - rounds_done(recipe)

@@ -109,10 +109,10 @@ class Run:
         on_reply: OnReply | None = None,
         on_refusal: OnRefusal | None = None,
     ) -> Generator[Reply, None, None]:
-        """Let clients do a task; yields the sound replies, in the order of `clients`.
+        """Let clients do a task; yields the valid replies, in the order of `clients`.
 
-        The one door to clients; see `Ask`. `check` gives the reason to refuse a reply. A
-        refusal goes into the ledger, unless `on_refusal` takes it.
+        Everything that is asked of clients passes here; see `Ask`. `check` returns the reason to
+        refuse a reply. A refusal is written into the ledger, unless `on_refusal` is given.
         """
         return ask_clients(
             self.engine,
@@ -130,11 +130,11 @@ class Run:
         self.store.ledger.write(refusal_rows(self.rounds, [refusal]))
 
     def cpu_elsewhere(self, reply: Reply) -> float:
-        """CPU seconds that a reply cost in other processes than this one."""
+        """CPU seconds that a reply cost in other processes."""
         return 0.0 if self.engine.in_process else reply.cpu_seconds
 
     def measure(self, clients: Sequence[str] | None = None) -> Evaluation:
-        """Evaluate (some of) the clients; only refusals are written down."""
+        """Evaluate (some of) the clients; only refusals are written into the ledger."""
         group = self.clients if clients is None else clients
         scores = self.scores_of(group, self.shared)
         if not scores:
@@ -183,7 +183,7 @@ class Run:
     # Who takes part
 
     def leave(self, targets: Sequence[str], shared: Tensors) -> None:
-        """Go on without these clients; their data leave this process and its workers."""
+        """Continue without these clients; this process and its workers drop their data."""
         self.shared = shared
         self.members = {n: m for n, m in self.members.items() if n not in targets}
         self.clusters = read_clusters(self.store, self.settings.clusters, self.members)
@@ -192,7 +192,7 @@ class Run:
         sweep(self.store.path, self.clients)
 
     def join(self, member: Member) -> None:
-        """Go on with one more client."""
+        """Continue with one more client."""
         self.members = {**self.members, member.client: member}
         self._use_data_of(self.clients)
 

@@ -28,9 +28,9 @@ from pfedul.store.tables import (
 
 @dataclass(frozen=True)
 class Progress:
-    """How far training is: `replies` of `clients` have come in for round `round` of `rounds`.
+    """How far training is: `replies` of `clients` have arrived for round `round` of `rounds`.
 
-    `loss` is known when the round is whole, `accuracy` if it was then evaluated.
+    `loss` is known when the round is complete, `accuracy` if it was then evaluated.
     """
 
     round: int
@@ -53,7 +53,7 @@ def train(
 ) -> None:
     """Train until the run has had `rounds` rounds in all; see `Federation.train`.
 
-    Everybody is evaluated after the last one, and as often as the settings say, unless
+    All clients are evaluated after the last round, and as often as the settings say, unless
     `evaluated` is false.
     """
     _refuse_while_pending(run)
@@ -86,7 +86,7 @@ def _remember_rounds(run: Run, rounds: int | None) -> None:
 
 
 def _form_clusters(run: Run) -> None:
-    """Once, before the first round."""
+    """Form the clusters, once, before the first round."""
     if not run.clusters.several or run.clusters.assigned or not run.settings.rounds:
         return
     initial = run.store.read(INIT_FILE)
@@ -120,7 +120,7 @@ def _one_round(run: Run, report: OnProgress, evaluated: bool) -> None:
 
 
 def participants(run: Run, number: int) -> list[str]:
-    """Who takes part in a round: of each cluster its share."""
+    """Who takes part in a round: the same share of each cluster."""
     share, seed = run.settings.participation, run.settings.seed
     groups = run.clusters.groups(run.clients).values()
     return sorted(c for group in groups for c in choose_clients(group, share, seed, number))
@@ -136,10 +136,10 @@ def play_round(
     request: int | None = None,
     also: Sequence[Statement] = (),
 ) -> RoundResult:
-    """The next round with these clients, whole but not yet committed.
+    """Play the next round with these clients; its result is staged but not yet committed.
 
-    `epochs` and `steps` shorten the local training (see `Task`). `request` names the removal
-    that the round repairs, if it is not an ordinary one; `also` are further rows of its commit.
+    `epochs` and `steps` shorten the local training (see `Task`). `request` is the removal that
+    a repair round belongs to, None for an ordinary round; `also` are further rows of its commit.
     """
     started, number = time.perf_counter(), run.rounds + 1
     recorder = _recorder(run, number)
@@ -178,7 +178,7 @@ def compute_round(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> RoundResult:
-    """What a round with these clients makes, one cluster after the other; nothing is staged."""
+    """The result of a round with these clients, one cluster after the other; stages nothing."""
     rules, whole = run.rules(), RoundResult(number, run.shared)
     needed = rules.min_replies
     if run.clusters.several:
@@ -206,9 +206,9 @@ def _with_part(run: Run, whole: RoundResult, cluster: int, part: RoundResult) ->
 
 
 def _stage_checkpoints(run: Run, result: RoundResult) -> None:
-    """Shared tensors of clusters as they are before a member takes part for the first time.
+    """Stage a checkpoint of a cluster before a member takes part for the first time.
 
-    Where everybody takes part in every round these are the initial tensors.
+    Without partial participation these are the initial tensors.
     """
     if not run.clusters.several or run.settings.participation == 1 or result.number == 1:
         return

@@ -20,10 +20,10 @@ from pfedul.protocol import (
 
 
 class Ask(Protocol):
-    """Let clients do a task; yields the sound replies, in the order of `clients`.
+    """Let clients do a task; yields the valid replies, in the order of `clients`.
 
-    `on_reply` sees every reply, refused ones included; `on_refusal` takes the refusals. The
-    tensors of a reply last until the next one is asked for.
+    The callback `on_reply` gets every reply, refused ones included; `on_refusal` gets the
+    refusals. The tensors of a reply are valid until the next reply is requested.
     """
 
     def __call__(
@@ -62,7 +62,7 @@ def ask_clients(
 
 
 def _reason(check: Check, reply: Reply, client: str) -> str | None:
-    """A reply can be anything at all, so whatever goes wrong in checking it is a reason."""
+    """The reason to refuse a reply. Any exception is one: a reply is untrusted input."""
     try:
         return check(reply, client)
     except Exception as error:

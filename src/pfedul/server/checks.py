@@ -14,14 +14,14 @@ from pfedul.base.tensors import Tensors
 from pfedul.protocol import Reply
 
 NOT_FINITE = "not finite"
-"""In the reason of every refusal of numbers that training which diverges ends with."""
+"""Part of the reason whenever a reply is refused because its training diverged."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """What a reply must look like before it may touch anything.
 
-    `held` says that clients keep their personal tensors, and reply with a hash of them.
+    `held`: clients keep their personal tensors and reply with a hash of them.
     """
 
     shared: Mapping[str, Tensor]
@@ -36,9 +36,9 @@ class Rules:
 def check_reply(
     reply: Reply, rules: Rules, shared: Tensors, asked: str
 ) -> tuple[str | None, float]:
-    """Why a reply must be refused (None if it need not be), and the norm of its update.
+    """The reason to refuse a reply (or None), and the norm of its update.
 
-    A reply can be anything at all, so whatever goes wrong in looking at it is a reason.
+    A reply is untrusted input, so any exception while checking it is a reason to refuse it.
     """
     try:
         reason = (
@@ -59,9 +59,9 @@ def check_reply(
 def check_personal(
     reply: Reply, rules: Rules, asked: str, statistics: Mapping[str, Tensor]
 ) -> str | None:
-    """Why a reply that brings no update must be refused, if it must be.
+    """The reason to refuse a reply that has no update, or None.
 
-    `statistics` are the shared tensors that it has to bring: re-estimated ones, or none.
+    `statistics` are the shared tensors that it must have: re-estimated statistics, or none.
     """
     try:
         return (
@@ -87,18 +87,18 @@ def _check_norm(norm: float, rules: Rules) -> str | None:
 
 
 def _check_buffers(got: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
-    """What no honest client sends: negative variances, counters that leap, statistics far away."""
+    """Refuse negative variances, counters that jump, and statistics that move too far."""
     buffers = {name: tensor for name, tensor in got.items() if name not in rules.parameters}
     for name, tensor in buffers.items():
         if name.endswith("running_var") and tensor.numel() and float(tensor.min()) < 0:
             return f"shared tensor '{name}' has a negative variance"
         if not tensor.is_floating_point() and not _counts_on(before[name], tensor):
-            return f"shared tensor '{name}' is no counter that goes on from the last round"
+            return f"shared tensor '{name}' does not count on from the last round"
     return None if rules.max_update_norm is None else _check_drift(buffers, rules, before)
 
 
 def _check_drift(buffers: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
-    """Statistics of honest clients move further than weights, but not without bound."""
+    """Refuse statistics that move too far; those of honest clients move further than weights."""
     floating = frozenset(n for n, tensor in buffers.items() if tensor.is_floating_point())
     limit = DRIFT * (rules.max_update_norm or math.inf)
     drift = update_norm({name: before[name] for name in floating}, buffers, floating)
@@ -106,7 +106,7 @@ def _check_drift(buffers: Tensors, rules: Rules, before: Mapping[str, Tensor]) -
 
 
 DRIFT = 100.0
-"""How many times as far as weights statistics may move where the length of updates is limited."""
+"""Limit on the change of statistics, as a multiple of the limit on the norm of updates."""
 
 
 def _counts_on(before: Tensor, after: Tensor) -> bool:
@@ -130,7 +130,7 @@ def _check_sender(reply: Reply, rules: Rules, asked: str) -> str | None:
 
 
 def check_layout(part: str, got: Tensors, wanted: Mapping[str, Tensor]) -> str | None:
-    """Why tensors are not of the names, shapes and types that they should be, if they are not."""
+    """The reason to refuse tensors whose names, shapes or types are not as wanted, or None."""
     if got.keys() != wanted.keys():
         odd = sorted(got.keys() ^ wanted.keys())[0]
         return f"{part} tensor '{odd}' is {'unknown' if odd in got else 'missing'}"
@@ -153,7 +153,7 @@ def _check_held(reply: Reply, rules: Rules) -> str | None:
 
 
 def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
-    """Why the figures of an evaluation must be refused, if they must be."""
+    """The reason to refuse the figures of an evaluation, or None."""
     try:
         if reply.failure or reply.client != asked:
             return reply.failure or f"the reply is in the name of {reply.client}"
@@ -165,9 +165,10 @@ def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
 
 
 def check_work(reply: Reply, asked: str, samples: int, like: Mapping[str, Tensor]) -> str | None:
-    """Why a reply to a method's client function must be refused, if it must be.
+    """The reason to refuse a reply to a method's client function, or None.
 
-    `like` is what its tensors must look like. Whether they are finite is the method's affair.
+    Its tensors must have the names, shapes and types of `like`. Whether they are finite is
+    checked by `Context.ask`.
     """
     if reply.client != asked:
         return f"the reply is in the name of {reply.client}"
@@ -186,7 +187,7 @@ def _check_accuracy(reply: Reply) -> str | None:
 
 
 def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | None:
-    """`checked_by_norm`: shared tensors whose norm will show what is not finite, in one pass."""
+    """`checked_by_norm`: shared tensors that `_check_norm` checks, with the norm of the update."""
     shared = {name: t for name, t in reply.shared.items() if name not in checked_by_norm}
     for part, tensors in (("shared", shared), ("personal", reply.personal)):
         for name, tensor in tensors.items():
@@ -198,7 +199,7 @@ def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | 
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether neither NaN nor infinity is in a tensor."""
+    """Whether a tensor has neither NaN nor infinity."""
     # A sum in double precision cannot overflow from finite single-precision
     # values, and NaN or infinity cannot hide in it: one pass and no mask.
     if tensor.dtype == torch.float64:
@@ -207,7 +208,7 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def update_norm(before: Tensors, after: Tensors, parameters: frozenset[str]) -> float:
-    """Euclidean length of a client's update, over parameters only: statistics are no update."""
+    """Euclidean length of a client's update, over parameters only: statistics do not count."""
     return math.hypot(*(_length(before[n] - after[n]) for n in before if n in parameters))
 
 

@@ -20,7 +20,7 @@ from pfedul.server.mean import StreamingMean
 
 
 class TooFewReplies(PfedulError):
-    """A round that may not be committed; it carries the refusals for the ledger."""
+    """A round that may not be committed; the error carries the refusals for the ledger."""
 
     def __init__(self, number: int, asked: int, refused: Sequence[Refusal], needed: int) -> None:
         self.number = number
@@ -44,10 +44,10 @@ class MeanOverflows(PfedulError):
 def choose_clients(
     clients: Sequence[str], participation: float, seed: int, number: int
 ) -> list[str]:
-    """The clients of a round, without regard to who else is there.
+    """The clients of a round.
 
-    Each client draws a number of its own and the smallest are taken, so that a
-    client who leaves does not change what the others draw.
+    Each client draws a number of its own and the smallest are taken, so the draws
+    of the others stay the same when a client leaves.
     """
     count = max(1, round(participation * len(clients)))
     draws = {client: derive_seed(seed, "participation", number, client) for client in clients}
@@ -64,9 +64,9 @@ def run_round(
     epochs: int | None = None,
     steps: int | None = None,
 ) -> RoundResult:
-    """One round: broadcast, check, aggregate. `keep` is given each accepted reply while it lasts.
+    """One round: broadcast, check, aggregate. `keep` is called with each accepted reply.
 
-    Large clients are asked first: the last one to finish is then a small one.
+    Large clients are asked first, so the last one to finish is a small one.
     """
     order = sorted(clients, key=lambda client: (-rules.samples[client], client))
     result = RoundResult(number, shared)

@@ -1,7 +1,7 @@
 """Audits in the ledger, and whether the evidence of one holds for a removal.
 
-Figures of single clients are rows of their own, which are erased when the client leaves.
-Forgetting is deterministic, so evidence of a rehearsal holds if options and hashes agree.
+Figures of single clients are separate rows, which are erased when the client leaves.
+Forgetting is deterministic, so the evidence of a rehearsal holds if options and hashes agree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REHEARSAL, AFTER_THE_FACT = "rehearsal", "audit"
 
 @dataclass(frozen=True)
 class Audit:
-    """One audit. `clients` has those who are still with the run."""
+    """One audit. `clients` has the figures of those that are still in the run."""
 
     number: int
     kind: str
@@ -37,7 +37,7 @@ def read_audits(ledger: Ledger) -> list[Audit]:
 
 
 def _audit(row: Mapping[str, Any], clients: dict[str, dict[str, Any]]) -> Audit:
-    """Who was away is written with their figures, and put back into the command from there."""
+    """One row of the ledger. Which clients were away is read from their own rows."""
     evidence = json.loads(row["evidence"])
     away = [f"--away {client}" for client, figures in clients.items() if figures.get("away")]
     evidence["command"] = " ".join([evidence["command"], *away])
@@ -53,7 +53,7 @@ def _clients(ledger: Ledger, audit: int) -> dict[str, dict[str, Any]]:
 def write_audit(
     ledger: Ledger, evidence: Mapping[str, Any], clients: Mapping[str, Mapping[str, Any]]
 ) -> Audit:
-    """Write an audit down; returns it as it will be read."""
+    """Write an audit into the ledger; returns it as it will be read."""
     number = 1 + (ledger.value("SELECT MAX(audit) FROM audits") or 0)
     ledger.write([_row(number, evidence), *_client_rows(number, clients)])
     return next(audit for audit in read_audits(ledger) if audit.number == number)
@@ -93,9 +93,10 @@ _HASHES = {
 
 
 def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[str]:
-    """In what the removal differs from the rehearsed one, in words; nothing if it is the same.
+    """How the removal differs from the rehearsed one, in sentences; empty if it does not.
 
-    Options that only one of them has do not matter to its method, which is compared.
+    Options that only one of them has are ignored: they do not apply to its method, and the
+    methods themselves are compared.
 
     >>> same = {"shared_before": "a", "shared_after": "b", "state_after": "c"}
     >>> evidence = {"options": {"alpha": 0.5}, "hashes": same}
@@ -120,7 +121,7 @@ def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list
 
 
 def best_audit(audits: Sequence[Audit], outcome: Mapping[str, Any]) -> Audit | None:
-    """The best evidence on a removal: of its very tensors, then rehearsals, then the newest."""
+    """The best evidence for a removal: exactly its tensors first, then rehearsals, then newest."""
     fitting = [audit for audit in audits if set(audit.targets) == set(outcome["targets"])]
 
     def worth(audit: Audit) -> tuple[bool, bool, int]:

@@ -1,11 +1,10 @@
 """Federations below a run folder: those that audits train, copies of the run, comparisons.
 
-`oracles/KEY` holds federations that were trained without the targets. They hold
-nothing of a client that is not with the run, and stay for the next audit.
-`rehearsal/` is sealed: copies of the run, and its twins, have the targets in them.
-It is emptied when a rehearsal ends; what a killed one left goes with the next
-rehearsal or removal. Opening a run removes every federation with a client in it
-that the run has forgotten.
+`oracles/KEY` holds federations that were trained without the targets. They contain
+only clients of the run, and are kept for the next audit. `rehearsal/` is sealed:
+copies of the run, and its twins, contain the targets. It is emptied when a
+rehearsal ends; what a killed rehearsal left is removed by the next rehearsal or
+removal. Opening a run removes every federation that contains a forgotten client.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _NOT_COPIED = {
 
 
 def sweep(run: Path, present: Collection[str]) -> None:
-    """Remove the federations below a run that have a client in them who is not present."""
+    """Remove the federations below a run that contain a client who is not present."""
     with own_errors(run):
         for folder in obsolete_folders(run, present):
             _remove(folder)
@@ -55,7 +54,7 @@ def sweep(run: Path, present: Collection[str]) -> None:
 
 
 def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
-    """The oracles, sealed copies and comparisons with a client in them who is not present."""
+    """The oracles, sealed copies and comparisons that contain a client who is not present."""
     readers = {ORACLES: _members, REHEARSAL: _members, COMPARISONS: _compared}
     return sorted(
         folder
@@ -66,7 +65,7 @@ def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
 
 
 def clear_rehearsal(run: Path) -> None:
-    """Erase all that a rehearsal made and that has the targets in it."""
+    """Erase everything of a rehearsal that contains the targets."""
     with own_errors(run):
         _remove(run / REHEARSAL)
 
@@ -94,7 +93,7 @@ def _compared(folder: Path) -> set[str]:
 CLIENTS_FILE = "clients.json"
 
 _UNREADABLE = {"?"}
-"""The clients of a folder that cannot be read, left by a kill: no run has a client of that name."""
+"""Stands for the clients of an unreadable folder (left by a kill); no client has this name."""
 
 
 def _remove(path: Path) -> None:
@@ -140,7 +139,7 @@ def copy_run(source: Path, place: Path) -> None:
             shutil.copytree(source, draft, ignore=_left_out(source), copy_function=_link_or_copy)
             os.replace(draft, place)  # whole or not at all
         except BaseException:
-            _remove(draft)  # everybody is in it
+            _remove(draft)  # it contains all clients
             raise
 
 

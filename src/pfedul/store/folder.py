@@ -46,7 +46,7 @@ def require_run(path: Path) -> None:
 
 
 def refuse_unusable(path: Path) -> None:
-    """Refuse a place where no new run can be made."""
+    """Refuse a path at which no new run can be created."""
     if path.is_file():
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
     if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
@@ -60,7 +60,7 @@ def refuse_unusable(path: Path) -> None:
 _BEFORE_A_RUN = {
     *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
 }
-"""A deployment, and what a process left that was killed while it moved a new run next to it."""
+"""A deployment, and leftovers of a process that was killed while it moved a new run next to it."""
 
 
 _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
@@ -69,7 +69,7 @@ _NOT_EMPTY = "{} is not empty and not a run; give another path."
 
 
 def claim(draft: Path, path: Path, lock: FileLock) -> FileLock:
-    """Give a whole draft its name, unless there is a run by now; returns the lock."""
+    """Rename a complete draft to its final name, unless there is a run by now; returns the lock."""
     if _WINDOWS:  # no folder can be renamed there while a file in it is open
         lock.release()
     if (path / DEPLOYMENT).is_dir():
@@ -92,7 +92,7 @@ def _move_next_to_deployment(draft: Path, path: Path) -> None:
     """Entry by entry, the ledger last: without it the folder is not yet a run."""
     if (path / LEDGER_FILE).exists():
         raise PfedulError(_HOLDS_A_RUN.format(path))
-    last = [LOCK_FILE, LEDGER_FILE]  # while it has its lock, a draft that is left is swept away
+    last = [LOCK_FILE, LEDGER_FILE]  # `sweep_drafts` removes leftover drafts that have a lock file
     entries = sorted(
         draft.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1
     )
@@ -105,7 +105,7 @@ def _move_next_to_deployment(draft: Path, path: Path) -> None:
 
 
 def sweep_drafts(path: Path) -> None:
-    """Remove what a process left that was killed while it created this run."""
+    """Remove leftovers of a process that was killed while it created this run."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
         with suppress(OSError, PfedulError):
             if inside(draft.parent, f"{draft.name}/{LOCK_FILE}").is_file():
@@ -116,7 +116,7 @@ def sweep_drafts(path: Path) -> None:
 def write_draft(
     draft: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
 ) -> FileLock:
-    """A whole run folder at a place that nobody looks at; returns its lock."""
+    """Write a complete run folder under a temporary name; returns its lock."""
     lock = take_lock(draft)
     (draft / SETTINGS_FILE).write_text(settings, encoding="utf-8")
     statements = list(rows)
@@ -195,7 +195,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def own_errors(path: Path) -> Iterator[None]:
-    """The operating system's refusals, as sentences."""
+    """Turn errors of the operating system into errors with a sentence."""
     try:
         yield
     except PermissionError as error:
@@ -223,5 +223,5 @@ def uninterrupted() -> Iterator[None]:
 
 
 def absolute(run: str | Path) -> Path:
-    """A path that stays the same when the process changes its folder or a link its target."""
+    """The path with links resolved: it stays the same if the working folder or a link changes."""
     return Path(run).resolve()

@@ -1,8 +1,8 @@
 """The ledger of a run: an SQLite file that says what happened.
 
-Rows that speak of one client name it in a column `client`, so they can be
-erased with it. Deleted content is overwritten at once (`secure_delete`), and no
-write-ahead log outlives a commit.
+Rows about one client name it in a column `client`, so they can be erased with it.
+Deleted content is overwritten at once (`secure_delete`), and no write-ahead log
+remains after a commit.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CREATE TABLE audit_clients (
 """
 
 _UPGRADES = {"2": _AUDIT_TABLES}
-"""What an older format lacks: added by whoever opens such a ledger to work on it.
+"""Tables that an older format lacks: added when such a ledger is opened for writing.
 
-To readers it looks as if it were there and empty; the file stays as it is, so the
-version that wrote it can go on with it.
+Readers see them as empty tables, but the file is not changed, so the version that
+wrote it can still use it.
 """
 
 SCHEMA = (
@@ -134,7 +134,7 @@ class Ledger:
         return Ledger(path)
 
     def write(self, statements: Iterable[Statement]) -> None:
-        """All of the statements, durably, or none of them."""
+        """Execute all of the statements, durably, or none of them."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for sql, values in statements:
@@ -155,7 +155,7 @@ class Ledger:
         return [dict(row) for row in self._db.execute(sql, values)]
 
     def value(self, sql: str, *values: Any) -> Any:
-        """The first column of the first row; None where there is none."""
+        """The first column of the first row; None if there is no row."""
         row = self._db.execute(sql, values).fetchone()
         return None if row is None else row[0]
 
@@ -169,11 +169,11 @@ class Ledger:
 
 
 def _upgrade(path: Path) -> None:
-    """Bring a ledger of an older format up to this one, whole or not at all."""
+    """Upgrade a ledger of an older format to this one, in one transaction."""
     with closing(_connect(path, read_only=False)) as database:
         if _format(database) in _UPGRADES:
             database.execute("BEGIN IMMEDIATE")
-            found = _format(database)  # nobody else can change it any more
+            found = _format(database)  # within the transaction nobody else can change it
             for statement in _statements(_UPGRADES.get(found, "")):
                 database.execute(statement)
             database.execute(*insert("meta", key="format", value=FORMAT))
@@ -181,7 +181,7 @@ def _upgrade(path: Path) -> None:
 
 
 def _seem_upgraded(database: sqlite3.Connection, found: str) -> str:
-    """Give a reader what an older ledger lacks, in memory; returns the format that it now has."""
+    """Add the tables that an older ledger lacks, in memory only; returns the resulting format."""
     database.execute("PRAGMA query_only = OFF")
     database.execute("PRAGMA temp_store = MEMORY")
     for statement in _statements(_UPGRADES[found]):
@@ -200,8 +200,8 @@ def _statements(script: str) -> list[str]:
 
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    # Opened for writing even by readers: a process that was killed in a transaction
-    # leaves a journal, and whoever comes next must be able to roll it back.
+    # Readers open it for writing too: a process that was killed in a transaction leaves a
+    # journal, which the next one to open the file must be able to roll back.
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     address = f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}"
     database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)

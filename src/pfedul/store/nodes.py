@@ -13,7 +13,7 @@ from pfedul.store.tables import now
 
 
 def run_facts(shape: Sequence[int], classes: int) -> list[Statement]:
-    """What a run whose clients are nodes says of itself, besides what every run says."""
+    """Facts of a run whose clients are nodes, in addition to those of every run."""
     facts = {
         "clients_at": AT_NODES,
         "federation": uuid.uuid4().hex,
@@ -46,7 +46,7 @@ def barred_keys(ledger: Ledger) -> set[str]:
 
 
 def binding_rows(client: str, key: str) -> list[Statement]:
-    """Bind a name to a key; neither is a stranger's any more."""
+    """Bind a name to a key, and remove both from the list of strangers."""
     return [insert("nodes", client=client, node_key=key, bound_at=now()), _known_row(client, key)]
 
 
@@ -74,7 +74,7 @@ def barring_rows(ledger: Ledger, request: int, targets: Sequence[str]) -> list[S
 
 
 def unconfirmed_erasures(ledger: Ledger) -> list[dict[str, Any]]:
-    """Erasures at clients that have yet to confirm them."""
+    """Erasures that clients have not confirmed yet."""
     return ledger.rows("SELECT * FROM erasures WHERE confirmed_at IS NULL")
 
 

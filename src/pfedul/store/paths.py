@@ -27,7 +27,7 @@ UNLEARNING = "unlearning"
 COMPARISONS = "comparisons"
 """Branches and results of `pfedul compare`; see compare/folder.py."""
 REPORTS = "reports"
-"""Pages that speak of clients who were there when they were written."""
+"""Reports, which name the clients that the run had when they were written."""
 
 CLIENTS = "clients"
 DEPLOYMENT = "deployment"
@@ -44,7 +44,7 @@ def personal_file(client: str) -> str:
 
 
 def held_file(client: str) -> str:
-    """Where the hash is of personal tensors that a client keeps itself, below the run folder."""
+    """Where the hash of personal tensors is that a client keeps itself, below the run folder."""
     return f"{CLIENTS}/{client}/held.safetensors"
 
 
@@ -59,12 +59,12 @@ def fisher_file(client: str) -> str:
 
 
 def cluster_file(client: str) -> str:
-    """Where it is which cluster a client is in, below the run folder."""
+    """Where a client's cluster is written, below the run folder."""
     return f"{CLIENTS}/{client}/cluster.safetensors"
 
 
 def checkpoint_file(cluster: int, number: int) -> str:
-    """Where a cluster's shared tensors are as they were before a round, below the run folder."""
+    """Where the checkpoint of a cluster from before a round is, below the run folder."""
     return f"{CHECKPOINTS}/{cluster}/before-{number}.safetensors"
 
 
@@ -77,7 +77,7 @@ _TENSORS = re.compile(rf"((init|shared)|({CLIENTS}|records)(/{_PART}){{1,3}})[.]
 
 
 def inside(run: Path, name: str) -> Path:
-    """The path of `name` below a run folder; refuses what leads out of it."""
+    """The path of `name` below a run folder; refuses a name that leads out of it."""
     path = run
     for part in name.split("/"):
         if part in {"", ".."} or "\0" in part or Path(part).name != part:
@@ -89,7 +89,7 @@ def inside(run: Path, name: str) -> Path:
 
 
 def check_file(name: object) -> None:
-    """Refuse what is not the name of a tensor file of a run."""
+    """Refuse a name that no tensor file of a run has."""
     if not isinstance(name, str) or not _TENSORS.fullmatch(name):
         raise _foreign(name)
 

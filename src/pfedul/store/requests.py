@@ -39,7 +39,7 @@ class Request:
 
     @property
     def level(self) -> str:
-        """What is to be forgotten: whole clients, so far. Samples or classes would be others."""
+        """What is to be forgotten: so far only whole clients (not samples or classes)."""
         return str(self.options.get(LEVEL, CLIENT_LEVEL))
 
 
@@ -71,7 +71,7 @@ def forgotten(ledger: Ledger) -> dict[str, Request]:
 
 
 def file_request(ledger: Ledger, targets: Sequence[str], options: Mapping[str, Any]) -> Request:
-    """Write a request down before anything is done for it, or resume the one that is pending."""
+    """Write a request into the ledger before anything is done, or resume the pending one."""
     begun = unfinished(ledger)
     if begun is not None and set(begun.targets) != set(targets):
         raise PfedulError(
@@ -103,14 +103,14 @@ def read_request(ledger: Ledger, number: int) -> Request:
 
 
 def accuracies(ledger: Ledger, request: Request) -> tuple[dict[str, float], dict[str, float]]:
-    """Remaining clients' accuracies before and after a removal, of those who are still here."""
+    """Accuracies before and after a removal, of clients that are still in the run."""
     rows = ledger.rows("SELECT * FROM preservation WHERE request = ?", request.number)
     before = {row["client"]: row["accuracy_before"] for row in rows}
     return before, {row["client"]: row["accuracy_after"] for row in rows}
 
 
 def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
-    """Of targets that kept their personal tensors themselves: whether these are erased."""
+    """For targets that kept their personal tensors themselves: whether these are erased."""
     sql = "SELECT target, confirmed_at FROM erasures WHERE request = ? ORDER BY target"
     return {
         row["target"]: NOT_CONFIRMED if (at := row["confirmed_at"]) is None else f"confirmed {at}"
@@ -125,12 +125,12 @@ def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
 
 
 def repaired_row(request: Request, rounds: int) -> Statement:
-    """So many repair rounds are done."""
+    """Set how many repair rounds are done."""
     return "UPDATE requests SET repaired = ? WHERE request = ?", (rounds, request.number)
 
 
 def withdraw(ledger: Ledger, request: Request) -> None:
-    """Take back a request for which nothing was done."""
+    """Delete a request for which nothing was done."""
     sql = "DELETE FROM requests WHERE request = ? AND status = ?"
     ledger.write([(sql, (request.number, PENDING))])
 
@@ -145,7 +145,7 @@ def erase_rows(targets: Sequence[str]) -> list[Statement]:
 
 
 def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
-    """How many rows speak of these clients."""
+    """How many rows are about these clients."""
     return sum(
         ledger.value(f"SELECT COUNT(*) FROM {table} WHERE client = ?", target)
         for table in CLIENT_TABLES
@@ -159,8 +159,8 @@ _OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erase
 def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
     """The request honoured, with what was done for it.
 
-    Figures of single remaining clients are not in it: they are rows of their own,
-    which can be erased when that client is forgotten in turn.
+    Figures of single remaining clients are not in it: they are separate rows, which
+    can be erased when that client is forgotten in turn.
     """
     kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
     sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
@@ -170,7 +170,7 @@ def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, 
 def preservation_rows(
     request: Request, before: Mapping[str, float], after: Mapping[str, float]
 ) -> list[Statement]:
-    """Each remaining client's accuracy before and after, in place of what was known."""
+    """Each remaining client's accuracy before and after, replacing older rows."""
     older = "DELETE FROM preservation WHERE request = ?", (request.number,)
     return [older] + [
         insert(
@@ -185,7 +185,7 @@ def preservation_rows(
 
 
 def preserved_row(commit: int) -> Statement:
-    """The last request's accuracies after it are of the tensors of this commit."""
+    """Note that the last request's accuracies were measured on the tensors of this commit."""
     return insert("meta", key=PRESERVED, value=str(commit))
 
 

@@ -1,9 +1,9 @@
 """The run folder: tensors, ledger, atomic commits. See docs/run-folder.md.
 
 A commit is all or nothing. New files are written under `staging/N`, made
-durable, and then one ledger transaction says that they count. Only after that
-do they move to their public names. Killed before the transaction, the run
-opens at the previous commit; killed after it, opening finishes the move.
+durable, and then listed in the ledger in one transaction. Only after that do they
+move to their public names. If the process is killed before the transaction, the run
+opens at the previous commit; if it is killed after it, opening finishes the move.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Store:
         return store
 
     def _finish_commit(self) -> None:
-        """Move what the ledger says counts to its place; drop what it does not speak of."""
+        """Move the staged files that the ledger lists to their places; drop all others."""
         pending = self.ledger.rows("SELECT staged, path FROM pending")
         moves = [(row["staged"], row["path"]) for row in pending]
         self._check_names(moves)
@@ -110,7 +110,7 @@ class Store:
         self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
 
     def _check_names(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Before anything is moved: the ledger may be somebody else's."""
+        """Check all names before anything is moved: the ledger may come from somebody else."""
         for staged, name in moves:
             check_move(staged, name)
         for row in self.ledger.rows("SELECT path FROM files"):
@@ -137,12 +137,12 @@ class Store:
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
-        """What is removed is removed once: a later file of the same name is another one."""
+        """Clear finished deletions, which must not hit a later file of the same name."""
         if not all(staged for staged, _ in moves):
             self.ledger.write([("DELETE FROM pending WHERE staged = ''", ())])
 
     def _sync_folder(self, folder: Path) -> None:
-        """Sync a folder; one that a removal left empty goes as well."""
+        """Sync a folder, or delete it if a removal left it empty."""
         if folder.is_relative_to(self.path) and folder.is_dir():
             if folder != self.path and not any(folder.iterdir()):
                 folder.rmdir()
@@ -151,7 +151,7 @@ class Store:
                 sync(folder)
 
     def verify(self) -> None:
-        """Every tensor file is what the ledger says it is."""
+        """Compare every tensor file with its hash in the ledger; raises if one differs."""
         for row in self.ledger.rows("SELECT path, sha256 FROM files ORDER BY path"):
             file = inside(self.path, row["path"])
             if not file.is_file():
@@ -165,12 +165,12 @@ class Store:
     # Reading
 
     def has(self, name: str) -> bool:
-        """Is there a file of that name, now or in what waits to be committed?"""
+        """Whether there is a file of that name, committed or waiting to be."""
         gone = name in self._removed and name not in self._batch
         return not gone and self.locate(name).is_file()
 
     def read(self, name: str) -> Tensors:
-        """The newest tensors of that name, those of rounds not yet committed included."""
+        """The newest tensors of that name, including those of rounds not yet committed."""
         return read_file(self.locate(name))
 
     def locate(self, name: str) -> Path:
@@ -178,19 +178,19 @@ class Store:
         return inside(self.path, self._staged(name) if name in self._batch else name)
 
     def names(self, prefix: str) -> list[str]:
-        """The tensor files below the run folder whose names begin so, `has` being true of each."""
+        """Names of the tensor files that begin with `prefix`, committed or waiting to be."""
         known = {row["path"] for row in self.ledger.rows("SELECT path FROM files")}
         return sorted(n for n in known | set(self._batch) if n.startswith(prefix) and self.has(n))
 
     @property
     def scratch(self) -> Path:
-        """Room for the unit of work under way that goes with it, whatever becomes of it."""
+        """A temporary folder for the current unit of work; it is deleted when the unit ends."""
         return self.path / STAGING / "unit" / "scratch"
 
     def state_digest(self) -> str:
-        """SHA-256 over the names and digests of all tensors that count: shared and personal.
+        """SHA-256 over the names and digests of all current shared and personal tensors.
 
-        Whole units that wait to be committed count already.
+        Complete units that wait to be committed are included.
         """
         rows = self.ledger.rows("SELECT path, sha256 FROM files")
         known = {row["path"]: row["sha256"] for row in rows} | self._batch
@@ -202,7 +202,7 @@ class Store:
         return digest("".join(lines).encode())
 
     def write_settings(self, text: str) -> None:
-        """Replace the configuration, whole or not at all."""
+        """Replace the configuration atomically."""
         draft = inside(self.path, f"{SETTINGS_FILE}.new")
         with own_errors(self.path):
             draft.write_text(text, encoding="utf-8")
@@ -213,7 +213,7 @@ class Store:
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
     def stage(self, name: str, tensors: Tensors) -> str:
-        """Write a file for the unit of work under way; returns its digest."""
+        """Write a file for the current unit of work; returns its digest."""
         check_file(name)
         data = encode(tensors)
         file = inside(self.path, f"{STAGING}/unit/{name}")
@@ -225,7 +225,7 @@ class Store:
         return self._digests[name]
 
     def keep(self, rows: Sequence[Statement], removed: Iterable[str] = ()) -> None:
-        """The unit is whole: its files, rows and removals belong to the next commit."""
+        """Complete the unit: its files, rows and removals belong to the next commit."""
         removed = set(removed)
         for name in removed:
             check_move("", name)
@@ -239,12 +239,12 @@ class Store:
         self._rows += rows
 
     def drop(self) -> None:
-        """Forget the unit under way; it will be done again from the same place."""
+        """Discard the current unit; it will be done again from the same state."""
         shutil.rmtree(self.path / STAGING / "unit", ignore_errors=True)
         self._unit.clear()
 
     def roll_back(self) -> None:
-        """Forget everything that was not committed."""
+        """Discard everything that was not committed."""
         if self._publishing:  # it is committed, and the next opening finishes it
             return
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
@@ -252,7 +252,7 @@ class Store:
         self._begin_batch()
 
     def commit(self) -> None:
-        """Make all whole units durable at once."""
+        """Make all complete units durable at once."""
         if not self._rows and not self._batch and not self._removed:
             return
         started = time.perf_counter()
@@ -303,7 +303,7 @@ class Store:
         return self._number - 1
 
     def close(self) -> None:
-        """Let go of the folder; what was not committed is gone."""
+        """Release the folder; what was not committed is lost."""
         if self._last_commit is not None:
             with suppress(Exception):
                 self.ledger.write([self._last_commit])

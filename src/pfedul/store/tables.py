@@ -19,7 +19,7 @@ def now() -> str:
 
 
 def run_rows() -> list[Statement]:
-    """What is known of a run as a whole when it is created."""
+    """Facts about a run as a whole when it is created."""
     return [
         insert("meta", key="created_at", value=now()),
         insert("meta", key="pfedul", value=__version__),
@@ -74,7 +74,7 @@ def refusal_rows(number: int, refused: Iterable[Refusal]) -> list[Statement]:
 
 
 def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
-    """Each client's figures after a round, in place of older ones, and the commit they are of."""
+    """Each client's figures after a round, replacing older ones, and the commit they belong to."""
     older = "DELETE FROM evaluations WHERE round = ?", (evaluation.round,)
     return [older, insert("meta", key="evaluated_commit", value=str(commit))] + [
         insert(
@@ -91,7 +91,7 @@ def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
 
 @dataclass(frozen=True)
 class Member:
-    """A client as the ledger knows it; its data themselves may be elsewhere."""
+    """A client as the ledger knows it; its data may be on another machine."""
 
     client: str
     train_samples: int
@@ -100,12 +100,12 @@ class Member:
 
 
 def member_of(client: str, data: ClientData) -> Member:
-    """A client whose data are at hand."""
+    """The ledger's view of a client whose data are on this machine."""
     return Member(client, len(data.train), len(data.test), fingerprint(data))
 
 
 def read_members(ledger: Ledger) -> dict[str, Member]:
-    """Everybody who takes part."""
+    """All active clients."""
     columns = "client, train_samples, test_samples, data_sha256"
     rows = ledger.rows(f"SELECT {columns} FROM clients WHERE status = 'active' ORDER BY client")
     return {row["client"]: Member(**row) for row in rows}
@@ -168,7 +168,7 @@ def round_row(ledger: Ledger, number: int) -> RoundRow:
 
 @dataclass(frozen=True)
 class Spent:
-    """What rounds took."""
+    """The cost of rounds."""
 
     rounds: int
     replies: int
@@ -177,7 +177,7 @@ class Spent:
 
 
 def spent_on_rounds(ledger: Ledger, since: int = 0, until: int | None = None) -> Spent:
-    """What the rounds after `since` and up to `until` took."""
+    """The cost of the rounds after `since` and up to `until`."""
     sql = (
         "SELECT COUNT(*), SUM(replies), SUM(seconds), SUM(cpu_seconds) FROM rounds "
         "WHERE round > ? AND round <= ?"
@@ -193,7 +193,7 @@ def refused_clients(ledger: Ledger) -> list[str]:
 
 
 def file_names(ledger: Ledger, prefix: str = "") -> list[str]:
-    """Names of committed files that begin so."""
+    """Names of committed files that begin with `prefix`."""
     rows = ledger.rows("SELECT path FROM files ORDER BY path")
     return [row["path"] for row in rows if row["path"].startswith(prefix)]
 

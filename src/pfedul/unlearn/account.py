@@ -32,7 +32,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What this process spends within the block is not counted."""
+        """Stop counting within the block."""
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             yield
@@ -49,8 +49,9 @@ class Meter:
 class Account:
     """What a method has used so far, and where it is.
 
-    Of the clients that it asked, `missed` were away and `refused` sent unusable replies.
-    `phase` and `number` are the step under way.
+    `missed` are clients that it would have asked but that were away, `refused` those that sent
+    unusable replies.
+    `phase` and `number` are the current step.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -85,7 +86,7 @@ class Account:
             notes.append(f"{_clients(self.missed)} away, and left out by the method")
         if self.refused:
             notes.append(
-                f"of {_clients(self.refused)} replies were refused during the method, which did "
+                f"replies of {_clients(self.refused)} were refused during the method, which did "
                 "without them ('pfedul status' lists them)"
             )
         return tuple(notes)

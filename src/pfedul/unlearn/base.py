@@ -20,7 +20,7 @@ from pfedul.unlearn.pfedul.result import Plan
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a method made of the shared tensors.
+    """What a method returns: the new shared tensors, and more where it has more.
 
     `personal` and `initial` are for methods that start over: new personal tensors of remaining
     clients, and the shared tensors that the new training began with. `plan` is what pFedUL
@@ -54,12 +54,13 @@ class About:
 
 @dataclass(frozen=True)
 class Needs:
-    """What must be there before a method can work.
+    """What a method requires of a run.
 
-    `records` that training must have kept. `target`: the targets must take part, unless
-    `spares_target` says that these options do without them. `local`: it reads samples or personal
-    tensors of clients, so they must be on this machine. `trained`: the run has had a round.
-    `layout`: settings of training without which it cannot work; a comparison trains such a run.
+    `records`: the records that training must have kept. `target`: the targets must take part,
+    unless `spares_target` says that these options do without them. `local`: the method reads
+    samples or personal tensors of clients, so they must be on this machine. `trained`: the run
+    must have had a round. `layout`: training settings that the method requires; a comparison
+    trains a run with them.
     """
 
     records: tuple[str, ...] = ()
@@ -74,10 +75,10 @@ class Needs:
 class Does:
     """What a method does beyond returning shared tensors.
 
-    `recalibrates`: recalibration is a part of it. `starts_over`: its result is that of another
-    training, and all records of the old one go. `plans`: it makes a plan of the layers, shaped
-    by options of `forget` that other methods do not take. `budgeted`: it stops at a CPU time
-    that its option `cpu_seconds` may give. `clusters`: it works on runs with clusters.
+    `recalibrates`: recalibration is a part of it. `starts_over`: it trains from scratch, so all
+    records of the old training are erased. `plans`: it makes a plan of the layers from options
+    of `forget` that other methods do not take. `budgeted`: it stops at a CPU time, which its
+    option `cpu_seconds` may give. `clusters`: it works on runs with clusters.
     """
 
     recalibrates: bool = False
@@ -92,8 +93,8 @@ class Method:
     """An entry of the registry.
 
     `client` holds the functions that clients run for it, by the name that `Context.ask` uses.
-    `check` refuses in one sentence, before anything is done, what the method cannot do; it
-    must be cheap.
+    `check` raises, before anything is done, if the method cannot do what is asked; it must be
+    cheap.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Checks before a removal: what cannot be forgotten, or not in the way that is asked for."""
+"""Checks before a removal: can these clients be forgotten, and with this method?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pfedul.unlearn.options import ForgetOptions
 
 
 def check_targets(run: Run, targets: Sequence[str]) -> None:
-    """Refuse what cannot be forgotten."""
+    """Refuse targets that cannot be forgotten."""
     if not targets:
         raise PfedulError("Name at least one client to forget.")
     gone = forgotten(run.store.ledger)
@@ -38,7 +38,7 @@ def check_targets(run: Run, targets: Sequence[str]) -> None:
 
 
 def check_away(run: Run, targets: Sequence[str], away: Sequence[str]) -> tuple[str, ...]:
-    """Those of the remaining clients who are away; a target may be away as well."""
+    """The remaining clients that are away; targets may be named as well."""
     for client in away:
         if client not in run.clients and client not in targets:
             raise PfedulError(f"'{client}' is not one of the clients, so cannot be away.")
@@ -48,7 +48,7 @@ def check_away(run: Run, targets: Sequence[str], away: Sequence[str]) -> tuple[s
 def check_method(
     run: Run, targets: Sequence[str], options: ForgetOptions, away: Sequence[str]
 ) -> None:
-    """Refuse, before anything is done, what the method cannot do here."""
+    """Refuse, before anything is done, a method that cannot work on this run."""
     method = METHODS.parse(options.method)[0]
     own = options.method_options(run.settings.seed)
     gone = [target for target in targets if target in away]
@@ -60,7 +60,7 @@ def check_method(
     absent = [client for client in away if client not in targets]
     if method.does.starts_over and absent:
         raise PfedulError(
-            f"The method '{method.name}' trains every remaining client anew, and "
+            f"The method '{method.name}' retrains every remaining client, and "
             f"{', '.join(absent)} is away; wait until everybody is there, or choose another."
         )
     if method.needs.local and run.personal_place.at_clients:
@@ -71,7 +71,7 @@ def check_method(
     if not run.rounds and method.needs.trained:
         raise PfedulError(
             "This run has not been trained, so there is nothing to unlearn; "
-            "--method none erases what is the client's."
+            "--method none erases what belongs to the client."
         )
     if run.clusters.several and not method.does.clusters:
         raise PfedulError(
@@ -85,7 +85,7 @@ def check_method(
 
 
 def context_for_check(run: Run, targets: Sequence[str], options: ForgetOptions) -> Context:
-    """The request as a check sees it: it has no number, and nothing is saved."""
+    """The context for a check: the request has no number yet, and nothing is saved."""
     return Context(
         run=run,
         targets=tuple(targets),

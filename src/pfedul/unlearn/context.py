@@ -1,8 +1,8 @@
-"""What a method sees: the run at the request, its clients, and steps that survive a kill.
+"""What a method sees: the run at the time of the request, its clients, and resumable steps.
 
-Everything that a method asks of clients goes through `Context.ask`, so rounds, bytes and CPU
-time are counted alike for all methods, replies are checked, and values that are not finite
-end the method instead of entering the run.
+Everything that a method asks of clients goes through `Context.ask`. There rounds, bytes and CPU
+time are counted in the same way for all methods, and replies are checked. Values that are not
+finite end the method and never enter the run.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Context:
-    """A request as its method sees it; read-only but for the account.
+    """A request as its method sees it. Everything but the account is read-only.
 
-    `run` is for methods that train a run of their own; the others use what is here. `spec` is
-    the method as it was asked for, with its options. `request_seed` is None if the request
-    brings no seed of its own. `recalibration` is how remaining clients recalibrate.
+    `run` is only for methods that train a run of their own. `spec` is the method with its
+    options, as the user wrote it. `request_seed` is None if the request has no seed of its own.
+    `recalibration` is how remaining clients recalibrate.
     """
 
     run: Run
@@ -67,7 +67,7 @@ class Context:
     on_step: OnStage = lambda _phase, _done, _of: None
     account: Account = field(default_factory=Account)
 
-    # What is known
+    # The run
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Context:
 
     @property
     def seed(self) -> int:
-        """The run's seed, unless the request brings one of its own."""
+        """The seed of the request, or else of the run."""
         return self.settings.seed if self.request_seed is None else self.request_seed
 
     @property
@@ -122,23 +122,24 @@ class Context:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the shared parameters; of tied ones the first. Norms and directions are over
-        these. Whoever changes them calls `tied` afterwards.
+        """Names of the shared parameters, a tied one under its first name only.
+
+        Norms and directions are computed over these. After changing them call `tied`.
         """
         return self.split.parameters
 
     @cached_property
     def trained(self) -> tuple[str, ...]:
-        """Those of them that the model's author did not freeze."""
+        """The shared parameters that the model's author did not freeze."""
         moving = {name for name, p in self.model().named_parameters() if p.requires_grad}
         return tuple(name for name in self.parameters if name in moving)
 
     def tied(self, shared: Tensors) -> Tensors:
-        """The same tensors, a tied one with the value of its first name under all its names."""
+        """The same tensors; a tied one has the value of its first name under all its names."""
         return self.split.agreeing(shared)
 
     def samples(self, client: str) -> int:
-        """How many a client trains on: its weight in every mean."""
+        """The number of a client's training samples, which is its weight in every mean."""
         return self.run.members[client].train_samples
 
     @property
@@ -152,7 +153,7 @@ class Context:
             derive_seed(self.seed, "unlearn", self.request, purpose)
         )
 
-    # What is at clients: only for methods that need clients on this machine
+    # Data and tensors of clients: only for methods that need clients on this machine
 
     def personal(self, client: str) -> Tensors:
         """A client's personal tensors."""
@@ -174,7 +175,7 @@ class Context:
     def record(
         self, read: Callable[Concatenate[Store, P], T], *args: P.args, **options: P.kwargs
     ) -> T:
-        """What a record has; `read` is a reading function of `pfedul.records`."""
+        """What `read`, a reading function of `pfedul.records`, returns for the run's record."""
         return read(self.run.store, *args, **options)
 
     def last_upload(self, client: str) -> tuple[int, Tensors] | None:
@@ -185,7 +186,7 @@ class Context:
         return self.record(last_upload, client)
 
     def require_record(self, kind: str) -> None:
-        """Refuse where an earlier removal took the record with it."""
+        """Raise if an earlier removal erased the record."""
         if not any(kind_of(name) == kind for name in self.run.store.names("records/")):
             raise PfedulError(
                 f"The {RECORDS[kind].title} record, which the method '{self.name}' needs, was "
@@ -205,12 +206,12 @@ class Context:
         like: Tensors | None = None,
         same_round: bool = False,
     ) -> Iterator[Reply]:
-        """Let clients run a client function of a method: one global round; yields sound replies.
+        """Let clients run a client function of a method: one global round; yields valid replies.
 
-        `how` is its frozen dataclass of options (or a mapping), `extra` are tensors to send
-        along, `like` is what the tensors of a reply must look like (the shared ones unless
-        given). `same_round`: other clients were asked for something else in this round.
-        The tensors of a reply last until the next one is asked for.
+        `how` is its frozen dataclass of options (or a mapping). `extra` are tensors to send
+        along. The tensors of a reply must have the names, shapes and types of `like` (default:
+        the shared tensors). `same_round`: this belongs to the round of the previous call.
+        The tensors of a reply are valid until the next reply is requested.
         """
         message, present = with_extra(shared, extra or {}), self._present(clients)
         counts, refusals = self.account.counts, list[Refusal]()
@@ -232,7 +233,7 @@ class Context:
         like: Tensors,
         refusals: list[Refusal],
     ) -> Generator[Reply, None, None]:
-        """Sound replies; what is refused is written down and added to `refusals`."""
+        """Valid replies; refusals are written into the ledger and added to `refusals`."""
 
         def check(reply: Reply, client: str) -> str | None:
             return check_work(reply, client, self.samples(client), like)
@@ -257,7 +258,7 @@ class Context:
         self.account.meter.elsewhere += self.run.cpu_elsewhere(reply)
 
     def _require_answers(self, refusals: Sequence[Refusal], clients: Sequence[str]) -> None:
-        """Without any usable answer the method ends."""
+        """Raise if there was no usable reply at all."""
         if len(refusals) < len(clients):
             return
         kind = TransientError if all(refusal.silent for refusal in refusals) else MethodFailed
@@ -285,18 +286,18 @@ class Context:
         return self.finite(total.result())
 
     def _present(self, clients: Sequence[str]) -> list[str]:
-        """Those of the clients who are there; the others are remembered."""
+        """The clients that are not away; the account remembers the others."""
         there = [client for client in clients if client not in self.away]
         self.account.missed |= set(clients) - set(there)
         if not there:
             raise TransientError(
-                f"The method '{self.name}' asks {', '.join(clients)}, of whom all are away; "
+                f"The method '{self.name}' asks {', '.join(clients)}, and all of them are away; "
                 "try again when one of them is there."
             )
         return there
 
     def finite(self, tensors: Tensors) -> Tensors:
-        """The very same tensors; raises if a value is not finite."""
+        """Return the tensors as they are; raise if a value is not finite."""
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not is_finite(tensor):
                 raise MethodFailed(
@@ -308,9 +309,9 @@ class Context:
     # Steps that survive a kill
 
     def steps(self, phase: str, total: int, state: Tensors, step: Step) -> Tensors:
-        """The state after `total` steps of a phase; resumes after the last step that was saved.
+        """The state after `total` steps of a phase; resumes after the last saved step.
 
-        A state is any dictionary of tensors, and must hold all that later steps depend on.
+        A state is any dictionary of tensors. It must hold everything that later steps depend on.
         """
         account, done = self.account, 0
         account.phase = phase
@@ -329,7 +330,7 @@ class Context:
 
 
 def never_took_part(clients: Sequence[str]) -> tuple[str, ...]:
-    """The note about targets without a record; none where all have one."""
+    """A note about targets without a record; empty if all have one."""
     if not clients:
         return ()
     return (f"{', '.join(clients)}: took part in no round since the record began",)

@@ -1,4 +1,4 @@
-"""Erasure: every file and row that belongs to the targets goes with the commit of a removal."""
+"""Erasure: the commit of a removal deletes every file and row that belongs to the targets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pfedul.unlearn.options import ForgetOptions
 
 
 def erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> dict[str, int]:
-    """Put the removal of all that belonged to the targets into the commit; returns how much."""
+    """Add the deletion of everything that belongs to the targets to the commit; returns counts."""
     store = run.store
     rows = count_rows(store.ledger, targets)
     if not _starts_over(options):
@@ -33,10 +33,10 @@ def erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> dict[str,
 
 
 def files_to_erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> list[str]:
-    """The files of the run that must go with these targets.
+    """The files of the run that must be deleted with these targets.
 
-    Reports are about the run as it was, and name the targets among those who remain. Records
-    of a training that is replaced by another say nothing about the new tensors.
+    All reports are among them: they name the targets. So are all records if the method starts
+    over, since they describe the old training.
     """
     store, erasure = run.store, _erasure(run, targets, options)
     names = [file(target) for file in (personal_file, held_file) for target in targets]
@@ -64,7 +64,7 @@ def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasur
 
 
 def _sizes(folders: Sequence[Path]) -> list[int]:
-    """Bytes of each file in oracles and comparisons that go when the commit is done."""
+    """Bytes of each file in the oracles and comparisons that are deleted after the commit."""
     files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
     return [file.stat().st_size for file in files]
 

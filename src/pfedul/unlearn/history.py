@@ -1,4 +1,4 @@
-"""What the ledger knows of a run's rounds, for methods that repeat or take back some of them."""
+"""What the ledger knows about a run's rounds, for methods that repeat or undo some of them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
     check_targets(run, targets)
     if not METHODS.parse(options.method)[0].does.plans:
         raise PfedulError(
-            f"The method '{options.method}' makes no plan that could be shown; 'pfedul methods' "
+            f"The method '{options.method}' makes no plan to show; 'pfedul methods' "
             "says what it does, and 'pfedul rehearse' tries it out."
         )
     return plan_for(run, targets, options.plan_options(run.settings.seed))
@@ -37,7 +37,7 @@ def score_table(run: Run) -> dict[str, list[float]]:
 
 
 def known_scores(run: Run) -> dict[str, list[float]]:
-    """The same, and nothing where no record was kept."""
+    """The same, but empty if no Fisher record was kept."""
     layers, fisher = run.bench.split.layers, stored_fisher(run)
     if not fisher.clients:
         return {}

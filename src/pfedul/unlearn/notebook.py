@@ -1,9 +1,9 @@
-"""What a method has done so far, so that a killed removal goes on from there.
+"""Checkpoints of a method, from which a killed removal resumes.
 
-Kept in RUN/unlearning while a request is pending, one file for each phase, replaced
-whole or not at all. It holds tensors in which the targets still are: it goes when
-the request is honoured or withdrawn, and whoever opens the run next removes what a
-kill left of it.
+They are kept in RUN/unlearning while a request is pending, one file for each phase,
+replaced atomically. Their tensors still contain the targets, so they are deleted when
+the request is honoured or withdrawn; leftovers of a kill are removed when the run is
+next opened.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Facts = dict[str, Any]
 
 
 _PATIENCE = 20.0
-"""A state is saved when so many times as long has passed as saving one takes."""
+"""A state is saved when this many times the duration of one save has passed since the last."""
 
 
 class Notebook:
-    """Owns the folder of one request; `key` stands for all that decides what the method does.
+    """Owns the folder of one request; `key` identifies everything that decides the result.
 
-    A method may keep further files in `folder`: they go with the notes.
+    A method may keep further files in `folder`; they are deleted with the notes.
     """
 
     def __init__(self, run: Path, key: str) -> None:
@@ -42,7 +42,7 @@ class Notebook:
         self._took = 0.0
 
     def read(self, phase: str) -> tuple[int, Tensors, Facts] | None:
-        """Steps that were done of a phase, its state and the facts after them."""
+        """The number of finished steps of a phase, and the state and facts after them."""
         try:
             state = read_file(self._file(phase))
             facts = json.loads(bytes(state.pop(_FACTS).tolist()))
@@ -51,7 +51,7 @@ class Notebook:
             return None
 
     def write(self, phase: str, number: int, state: Tensors, facts: Facts, last: bool) -> None:
-        """Note a step; not every one, where steps are short."""
+        """Save the state after a step; if steps are short, not after every one."""
         started = time.monotonic()
         if not last and started - self._saved_at < _PATIENCE * self._took:
             return

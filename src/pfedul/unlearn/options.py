@@ -19,13 +19,13 @@ PAPERS_EPOCHS = 2
 """E_r of the paper."""
 
 SHORTCUTS = ("strength", "step", "clip", "fraction", "toward")
-"""Options of single corrections that the command line has as options of its own."""
+"""Options of single corrections that have their own command-line options."""
 
 OF_PFEDUL = (
     *("alpha", "correction", *SHORTCUTS, "at_least", "scores", "intensity", "layers"),
     "fisher_noise",
 )
-"""Options that shape pFedUL's plan, and mean nothing to other methods."""
+"""Options of pFedUL's plan, which other methods do not have."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class ForgetOptions:
         return self.plan_options(seed) if method.does.plans else own
 
     def plan_options(self, seed: int) -> PlanOptions:
-        """The part that shapes the plan; `seed` is the run's, used unless there is one here."""
+        """The options of the plan; `seed` is the run's, used if the request has none."""
         return PlanOptions(
             alpha=self.alpha,
             correction=self.correction_spec(),
@@ -166,7 +166,7 @@ class ForgetOptions:
         )
 
     def recalibration(self) -> Recalibration | None:
-        """The part that remaining clients are given; None if they are left alone."""
+        """How remaining clients recalibrate; None if they do not."""
         method = self._method
         if self.no_recalibration or not (method.does.recalibrates or self.recalibrate):
             return None
@@ -190,7 +190,7 @@ class ForgetOptions:
     def as_json(self) -> dict[str, Any]:
         """What is written into the ledger: the correction in full, shortcuts folded in.
 
-        What shapes a plan is not a part of it where the method makes none.
+        Options of the plan are left out if the method makes none.
         """
         values = {**asdict(self), "recalibration_epochs": self._epochs}
         if not self._method.does.plans:
@@ -213,11 +213,11 @@ def changed_options(request: Request | None, options: ForgetOptions) -> tuple[st
         name for name, value in options.as_json().items() if before.get(name, value) != value
     ]
     words = ", ".join(f"{name} {before[name]}" for name in changed)
-    return (f"the request was begun with {words}; that was given up",) if changed else ()
+    return (f"the request was begun with {words}; that was abandoned",) if changed else ()
 
 
 def _check_form(method: str) -> None:
-    """Say what to write instead of the form in which `pfedul compare` takes options of forget."""
+    """Refuse the notation of `pfedul compare`, and say what to write instead."""
     plain = method.removesuffix("+recalibrate")
     if plain != method:
         raise PfedulError(

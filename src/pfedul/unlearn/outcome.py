@@ -18,8 +18,8 @@ from pfedul.store.requests import (
 )
 
 EVALUATION, ERASURE = "evaluation", "erasure"
-"""Stages that are not a part of a method: one measures what it did to accuracies, the other is
-the same work for every method."""
+"""Stages that are not a part of a method: one measures accuracies, the other is the same work for
+every method."""
 
 
 @dataclass
@@ -48,8 +48,9 @@ class Costs:
             cost.cpu_seconds += time.process_time() - cpu
 
     def rebook(self, source: str, to: str, share: float, cpu_seconds: float) -> None:
-        """Let a stage have what was done for it within another: a share of the wall time, which
-        workers spend side by side, and CPU seconds.
+        """Move cost from one stage to the one it was spent for.
+
+        Wall time moves as a share, since workers run in parallel; CPU time moves as seconds.
         """
         giver, taker = self.stages[source], self.stages.setdefault(to, StageCost())
         moved = StageCost(share * giver.seconds, min(cpu_seconds, giver.cpu_seconds))
@@ -66,10 +67,10 @@ class Outcome:
     """A request that was honoured.
 
     `before` and `after` are the remaining clients' accuracies with their personal
-    models on their own test samples. `state_sha256_after` is of all tensors that count
-    afterwards, shared and personal (`Store.state_digest`). `rounds` counts global rounds: those of
-    the method, and of repair where it was asked for. `erased_at_client` says of targets that
-    kept their personal tensors themselves whether they confirmed that these are erased.
+    models on their own test samples. `state_sha256_after` covers all shared and personal tensors
+    after the removal (`Store.state_digest`). `rounds` counts global rounds: those of the method,
+    and repair rounds if there were any. `erased_at_client` says, for targets that kept their
+    personal tensors themselves, whether they confirmed the erasure.
     """
 
     request: int
@@ -100,7 +101,7 @@ class Outcome:
         not_recalibrated: Sequence[str],
         erased_at_client: Mapping[str, str],
     ) -> Outcome:
-        """The inverse of `as_json`; the metrics are worked out anew."""
+        """The inverse of `as_json`; the metrics are computed again."""
         names = {spec.name for spec in fields(Outcome)}
         known = {key: value for key, value in values.items() if key in names}
         for key in ("targets", "notes"):
@@ -111,7 +112,7 @@ class Outcome:
         return Outcome(**{**known, "before": before, "after": after})
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data, with the personal metrics (Eq. 14 and 15) worked out."""
+        """Plain data, with the personal metrics (Eq. 14 and 15) computed."""
         values = asdict(self)
         kept = preservation(self.before, self.after) if self.before else None
         ratios = [] if kept is None else list(kept.ratios.values())
@@ -125,7 +126,7 @@ class Outcome:
 
 
 def read_outcome(ledger: Ledger, request: Request) -> Outcome:
-    """The outcome as far as it is written down, with the rows of clients that are still here."""
+    """The outcome from the ledger, with figures of those clients that are still in the run."""
     assert request.outcome is not None
     before, after = accuracies(ledger, request)
     return Outcome.from_json(
@@ -138,7 +139,7 @@ def read_outcome(ledger: Ledger, request: Request) -> Outcome:
 
 
 def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION,)) -> StageCost:
-    """What a removal took, without measuring what it did.
+    """The cost of a removal without evaluation.
 
     >>> spent({"plan": StageCost(1, 2), "evaluation": StageCost(3, 4)})
     StageCost(seconds=1, cpu_seconds=2)
@@ -148,8 +149,9 @@ def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUAT
 
 
 def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
-    """What the method itself took, recalibration and repair included: pFedUL's is the unit of
-    budgets, which others are then given for their own work.
+    """The cost of the method itself, recalibration and repair included.
+
+    That of pFedUL is the unit in which budgets of other methods are given.
 
     >>> spent_by_method({"plan": StageCost(1, 2), "erasure": StageCost(3, 4)})
     StageCost(seconds=1, cpu_seconds=2)

@@ -30,7 +30,7 @@ RECALIBRATION = "recalibration"
 
 @dataclass
 class Recalibrated:
-    """What came of it: shared tensors, accuracies where clients sent them, and who failed."""
+    """The result: shared tensors, accuracies where clients sent them, and who failed."""
 
     shared: Tensors
     accuracies: dict[str, float] = field(default_factory=dict)
@@ -103,9 +103,9 @@ def _check(run: Run) -> Check:
 
 @dataclass
 class Measuring:
-    """What clients spent on measuring while they were asked for something else.
+    """Time that clients spent on evaluation within another task.
 
-    A client on a machine of its own may report anything: at most what its reply took counts.
+    A remote client may report any number, so it is capped at the time of its whole reply.
     """
 
     seconds: float = 0.0
@@ -128,7 +128,7 @@ def _part(reply: Reply, name: str, whole: float) -> float:
 
 
 def recalibrate_missing(run: Run, on_stage: OnStage | None = None) -> list[str]:
-    """Let those recalibrate who were away when a client was forgotten; returns who did."""
+    """Recalibrate clients that were away when a client was forgotten; returns who did."""
     ledger = run.store.ledger
     done: list[str] = []
     for request in read_requests(ledger):

@@ -91,7 +91,7 @@ def _begin(
     away: Sequence[str],
     on_stage: OnStage | None,
 ) -> Removal:
-    """Check the request and write it down, or resume the one that is pending."""
+    """Check the request and write it into the ledger, or resume the pending one."""
     pending = requests_of.unfinished(run.store.ledger)
     repairing = pending is not None and pending.status == requests_of.REPAIRING
     if not (repairing and pending is not None and set(pending.targets) == set(targets)):
@@ -153,7 +153,7 @@ def _unlearn(removal: Removal) -> tuple[Context, Result]:
     ctx, stages = context_of(removal), removal.stages
     stage = "plan" if method.does.plans else "unlearning"
     stages.on_stage(stage, 0, 1)
-    # One thread, as at clients: with more of them the last bits of sums depend on their number.
+    # One thread, as at clients: the last bits of sums depend on the number of threads.
     with one_thread():
         result = method.unlearn(ctx, own)
         shared = _with_counters(ctx, method, result.shared)
@@ -180,9 +180,10 @@ def context_of(removal: Removal) -> Context:
 
 
 def _key(removal: Removal) -> str:
-    """Stands for all that decides what a method does: notes of another request are not used.
+    """A key of everything that decides what a method does.
 
-    Nor are those of the same request when others were away.
+    Notes of another request, or of this one with other clients away, have another key and are
+    not used.
     """
     decides = [
         *(removal.request.number, removal.targets, removal.options.as_json()),
@@ -234,7 +235,7 @@ def _not_recalibrated(removal: Removal, recalibrated: Recalibrated) -> tuple[str
 
 
 def _broadcast_size(removal: Removal, recalibrated: Recalibrated) -> int:
-    """The corrected tensors go once to each client; those without an answer are not counted."""
+    """Bytes of the corrected tensors, once for each client that replied."""
     if removal.options.recalibration() is None:
         return 0
     size = removal.run.clusters.served_bytes(recalibrated.shared)
@@ -251,7 +252,7 @@ def _erase(removal: Removal) -> dict[str, int]:
 
 
 def _known_accuracies(removal: Removal) -> dict[str, float]:
-    """Of the remaining clients, if the last evaluation was of these very tensors."""
+    """Accuracies of the remaining clients, if the last evaluation used exactly these tensors."""
     store = removal.run.store
     if store.ledger.meta("evaluated_commit") != str(store.commits):
         return {}
@@ -266,13 +267,13 @@ def _refuse_ruin(removal: Removal, before: Mapping[str, float], after: Mapping[s
     if before and answering and not after:
         name = METHODS.parse(removal.options.method)[0].name
         raise MethodFailed(
-            f"The method '{name}' diverged: no remaining client has figures that are finite with "
-            "its result. The run is as it was; try smaller steps, or another method."
+            f"The method '{name}' diverged: with its result no remaining client has finite "
+            "figures. The run is as it was; try smaller steps, or another method."
         )
 
 
 def _plan_of(removal: Removal, result: Result) -> dict[str, Any]:
-    """What is known of the layers: pFedUL's plan, else how far each of them moved."""
+    """pFedUL's plan; for other methods how far each layer moved."""
     if result.plan is not None:
         return result.plan.as_json()
     return {

@@ -13,7 +13,7 @@ from pfedul.unlearn.outcome import EVALUATION, Costs
 
 
 class Stages:
-    """Owns the costs of a removal; `on_stage` hears of its progress."""
+    """Owns the costs of a removal; `on_stage` is a callback for progress."""
 
     def __init__(self, run: Run, on_stage: OnStage | None = None) -> None:
         self.run = run

@@ -1,9 +1,9 @@
-"""Training of the shared tensors alone, through a personal part that stands still.
+"""Training of the shared tensors alone, with the personal part frozen.
 
-What every rival method is reduced to on a personalised federation (Table 3 of the paper):
-gradients pass through the personal part, only shared parameters step. Modules with personal
-tensors are in eval mode, so their statistics do not move. With Ditto the shared tensors are a
-whole model, and the local one is not used.
+This is how every rival method works on a personalised federation (Table 3 of the paper):
+gradients pass through the personal part, but only shared parameters are updated. Modules with
+personal tensors are in eval mode, so their statistics do not change. With Ditto the shared
+tensors are a whole model, and the local one is not used.
 
 The client function is `train_shared`; `fine_tuned` plays rounds of it. `with_noise` and
 `weight_matrices` are further helpers that several methods use.
@@ -31,7 +31,7 @@ from pfedul.unlearn.context import Context
 
 @dataclass(frozen=True)
 class SharedTraining:
-    """How shared tensors are trained; what is None is as in ordinary rounds.
+    """How shared tensors are trained; None means as in ordinary rounds.
 
     `objective`: one of `OBJECTIVES`. `clip` bounds the norm of each gradient. `statistics`
     says whether shared normalisation statistics move.
@@ -46,7 +46,7 @@ class SharedTraining:
 
 
 def unlearning_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """FedOSD's bounded loss, -mean log(1 - p_y/2): zero where nothing is known of the label.
+    """FedOSD's bounded loss, -mean log(1 - p_y/2): zero where the label has probability zero.
 
     >>> unlearning_loss(torch.tensor([[0.0, 1e9]]), torch.tensor([0]))
     tensor(-0.)
@@ -71,7 +71,7 @@ def train_shared(job: Job, how: Mapping[str, Any], _extra: Tensors) -> ClientRes
 
 
 def options_from(kind: type[Any], how: Mapping[str, Any]) -> Any:
-    """The dataclass that the values of a message were made of; other values are ignored."""
+    """The dataclass with the values of a message; unknown values are ignored."""
     known = {spec.name for spec in fields(kind)}
     return kind(**{name: value for name, value in how.items() if name in known})
 
@@ -99,7 +99,7 @@ def _clip(parameters: list[nn.Parameter], bound: float) -> None:
 
 
 def settings_of(training: LocalTraining, options: SharedTraining) -> LocalTraining:
-    """Ordinary local training with these options in its place; ascent has no weight decay."""
+    """Ordinary local training with these options applied; ascent has no weight decay."""
     return replace(
         training,
         epochs=options.epochs,
@@ -125,7 +125,7 @@ def shared_model(job: Job, statistics: bool = True) -> Iterator[dict[str, nn.Par
 
 
 def set_modes(model: nn.Module, shared: set[str], statistics: bool) -> None:
-    """Training mode, but eval for what is personal, and for all statistics that must not move.
+    """Training mode, but eval mode for personal modules and for statistics that must not change.
 
     Only a module's direct tensors decide its mode.
     """
@@ -148,9 +148,9 @@ TRAIN_SHARED = {"train-shared": train_shared}
 
 
 def fine_tuned(ctx: Context, shared: Tensors, rounds: int, epochs: int | None = None) -> Tensors:
-    """Rounds over the remaining clients on the shared tensors alone.
+    """Rounds over the remaining clients that train the shared tensors alone.
 
-    Ordinary ones, with the local epochs of training, unless `epochs` are given.
+    The default for `epochs` is the local epochs of ordinary training.
     """
     how = SharedTraining(epochs or ctx.settings.local_epochs)
 
@@ -164,10 +164,10 @@ SCALES = ("same", "tensor")
 
 
 def with_noise(ctx: Context, shared: Tensors, sigma: float, scale: str = "same") -> Tensors:
-    """N(0, sigma^2) on every shared parameter that is trained; all else stays as it is.
+    """Add N(0, sigma^2) to every trained shared parameter.
 
-    Frozen parameters carry no client information. A tied tensor has one noise. With the scale
-    "tensor", sigma is in units of each tensor's own standard deviation.
+    Frozen parameters carry no client information. A tied tensor gets the same noise under all its
+    names. With the scale "tensor", sigma is in units of each tensor's own standard deviation.
     """
     if not sigma:
         return shared
@@ -197,7 +197,7 @@ def weight_matrices(model: nn.Module, trained: Collection[str]) -> dict[str, lis
 
 
 def is_bias(name: str) -> bool:
-    """By the last part of its name, as torch has it.
+    """Whether a parameter is a bias, by the last part of its name as in torch.
 
     >>> is_bias("one.bias"), is_bias("attention.bias_k"), is_bias("bias.weight")
     (True, True, False)
