@@ -127,6 +127,14 @@ def test_what_means_nothing_to_it_is_refused(opened, options, sentence):
         opened().plan(TARGET, **EXCLUDE, **options)
 
 
+def test_the_threshold_of_the_picture_is_the_usual_one(opened):
+    run = opened()
+    plans = [run.plan(TARGET, **EXCLUDE), run.plan(TARGET, correction="paper")]
+    assert plans[0].threshold == pytest.approx(plans[1].threshold, rel=1e-5)
+    scores = [[layer.score for layer in plan.layers] for plan in plans]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-5)
+
+
 def test_a_run_without_the_record_says_what_to_do(tmp_path):
     run = trained(tmp_path / "run", record="fisher")
     with deep_again(run) as federation:

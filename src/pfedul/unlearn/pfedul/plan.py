@@ -25,7 +25,7 @@ from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Corrected, LayerView
 from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
 from pfedul.unlearn.pfedul.result import Plan as Plan
 from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions
-from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores
+from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores, threshold
 
 _DEFAULTS = PlanOptions()
 
@@ -71,7 +71,7 @@ def plan_exclusion(
 ) -> Plan:
     """What must change in `shared` to become `without`, the parameters without the targets.
 
-    Every layer is corrected; `scores` are shown and decide nothing.
+    Every layer is corrected; `scores` and their threshold are shown and decide nothing.
     """
     correction, own_options = CORRECTIONS.parse(options.correction)
     rows: list[LayerPlan] = []
@@ -83,7 +83,8 @@ def plan_exclusion(
         change = _relative_change(layer, result)
         rows.append(LayerPlan(layer.name, layer.tensors, layer.parameters, score, True, change))
         corrected |= result.tensors
-    return Plan(tuple(targets), 0.0, tuple(rows), corrected, options)
+    tau = threshold(scores, options.alpha)
+    return Plan(tuple(targets), tau, tuple(rows), corrected, options)
 
 
 @dataclass(frozen=True, eq=False)
