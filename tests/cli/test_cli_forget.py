@@ -280,6 +280,13 @@ def test_a_run_without_a_record_says_so(tmp_path):
     assert "keeps no Fisher record" in refuse("forget", tmp_path / "run", "--client", client)
 
 
+def test_a_run_keeps_the_records_of_a_method_that_is_named(tmp_path):
+    run = tmp_path / "run"
+    for _ in range(2):  # the second call continues the run with the same words
+        succeed("train", run, *FAST.split(), "--rounds", "1", "--record", "pfedul+federaser")
+    assert 'record = "fisher+contributions+norms"' in (run / "federation.toml").read_text()
+
+
 def test_a_client_that_never_took_part_can_be_inspected(tmp_path):
     run = tmp_path / "run"
     succeed("train", run, *FAST.split(), "--rounds", "1", "--participation", "0.5")

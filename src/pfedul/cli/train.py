@@ -25,6 +25,7 @@ from pfedul.status import read_status
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal.console import waiting
 from pfedul.terminal.status import print_evaluation, print_status, print_trained, training_bar
+from pfedul.unlearn.methods import with_records_of_methods
 
 
 @example("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
@@ -40,7 +41,8 @@ def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None
     written to RUN/federation.toml. Called again on the same RUN it continues to
     --rounds; an option that conflicts with the run is refused.
     """
-    settings = (read_toml(config) if config else {}) | given(options)
+    values = (read_toml(config) if config else {}) | given(options)
+    settings = with_records_of_methods(values)
     with _open_or_create(run, settings, config) as federation, training_bar() as bar:
         before = federation.rounds
         try:

@@ -47,6 +47,7 @@ from pfedul.store.nodes import (
 from pfedul.store.paths import AT_NODES, INIT_FILE, LEDGER_FILE, SHARED_FILE
 from pfedul.store.store import Store
 from pfedul.store.tables import client_row, run_rows
+from pfedul.unlearn.methods import with_records_of_methods
 
 WAIT_SECONDS = 1.0
 
@@ -135,7 +136,7 @@ def _first_settings(server: FlowerServer, asked: dict[str, Any]) -> Settings:
         known.setdefault("clients", server.options.nodes)
     if server.model is not None:
         known = {**known, "model": named(server.model), "data": OWN}
-    settings = from_mapping(known, config or "the run config")
+    settings = from_mapping(with_records_of_methods(known), config or "the run config")
     _check_commits(settings)
     if settings.clients is None:
         raise PfedulError("Say how many clients a new run is to have: -c 'clients=3'.")
