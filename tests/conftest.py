@@ -2,7 +2,28 @@
 
 import signal
 
+import pytest
+
+LONGEST_FIRST = (
+    "test_simulation.py",
+    "test_methods_properties.py",
+    "test_removal_kills.py",
+    "test_compare.py",
+    "test_engines.py",
+    "test_extending.py",
+    "test_report_page.py",
+    "test_deployment.py",
+    "test_hostile.py",
+    "test_cli.py",
+)
+"""A file goes to one process as a whole: a long one that begins last leaves the others idle."""
+
 
 def pytest_configure() -> None:
     """Ctrl-C means Ctrl-C: shells start background jobs, and so some test runs, with it ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.auditing import few_draws
 from helpers.commands import call, refuse, succeed
+from helpers.drawings import drawn_once
 from helpers.forgetting_kill import copied
 from helpers.toys import tensor_digests
 from pfedul import Federation
@@ -31,6 +32,12 @@ def parsed(text: str):
         raise AssertionError(f"{name} is not JSON")
 
     return json.loads(text, parse_constant=refuse_constant)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _drawn_once():
+    with drawn_once():
+        yield
 
 
 @pytest.fixture(scope="module")

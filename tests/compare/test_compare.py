@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from helpers.cells_here import cells_here
 from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.methods import RECORD
@@ -41,12 +42,19 @@ def start(tmp_path_factory) -> Path:
     return trained(folder / "run", personalization="fedper", record=RECORD, rounds=4)
 
 
+@pytest.fixture
+def _cells_here():
+    with cells_here():
+        yield
+
+
 @pytest.fixture(scope="module")
 def found(start):
     with deep_again(start) as federation:
         before = tensor_digests(start)
         asked = Comparison(federation, (TARGET,), cells_of([FEW], [None, 1]), workers=2)
-        folder, document = compare(asked, quiet, quiet)
+        with cells_here():
+            folder, document = compare(asked, quiet, quiet)
         after = {name: sha for name, sha in tensor_digests(start).items() if name in before}
         assert after == before
         assert TARGET in federation.clients
@@ -180,6 +188,7 @@ def without_comparisons(start: Path, place: Path) -> Path:
 DIVERGES = "ga-naive:lr=1e30,clip=1e30"
 
 
+@pytest.mark.usefixtures("_cells_here")
 def test_a_method_that_fails_is_a_row_that_says_so(start, tmp_path):
     run = without_comparisons(start, tmp_path / "run")
     cells = cells_of([f"none,{DIVERGES}"], [None])
@@ -308,6 +317,7 @@ def test_what_training_keeps_is_counted_by_record(tmp_path):
     assert stored_bytes(tmp_path, METHODS["none"]) == 0
 
 
+@pytest.mark.usefixtures("_cells_here")
 def test_what_knot_keeps_is_that_of_the_run_it_branched_from(tmp_path):
     """With two clusters one model more than an ordinary run has, and all checkpoints."""
     run = trained(tmp_path / "run", record="fisher", participation=0.5, rounds=4)
@@ -366,6 +376,7 @@ def test_what_cannot_be_tried_at_all_is_refused_before_anything_is_trained(witho
     assert not (run / "comparisons").exists()
 
 
+@pytest.mark.usefixtures("_cells_here")
 def test_the_command_fails_where_every_method_failed(without_records):
     run, client = without_records
     words = ("compare", run, "--client", client, "--methods", f"federaser,{DIVERGES}")
@@ -406,7 +417,7 @@ def test_all_may_stand_in_a_list_and_wrong_words_are_named():
     assert not options_of("pfedul:no-recalibration=no").no_recalibration
 
 
-@pytest.mark.usefixtures("found")
+@pytest.mark.usefixtures("found", "_cells_here")
 def test_a_branch_that_was_half_copied_is_copied_again(start, tmp_path):
     run = copied(start, tmp_path / "run")
     cells = cells_of(["none"], [None])
@@ -489,6 +500,7 @@ def test_a_budget_is_the_time_that_pfedul_took():
     assert with_budget(cells[1], cells, {}) is cells[1].options
 
 
+@pytest.mark.usefixtures("_cells_here")
 def test_a_base_in_clusters_is_trained_for_knot(start, tmp_path):
     run = without_comparisons(start, tmp_path / "run")
     with deep_again(run) as federation:

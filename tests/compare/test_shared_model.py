@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 
+from helpers.cells_here import cells_here
 from helpers.comparison_documents import cell, comparison
 from helpers.forgetting_kill import deep_again, trained
 from pfedul import Federation
@@ -31,7 +32,8 @@ def document(tmp_path_factory):
         federation.train()
         cells = cells_of([f"none,{DESTROYS}"], [None])
         asked = Comparison(federation, (federation.clients[0],), cells, workers=2)
-        return compare(asked, quiet, quiet)[1]
+        with cells_here():
+            return compare(asked, quiet, quiet)[1]
 
 
 def test_a_destroyed_shared_model_shows_while_pps_is_1(document):

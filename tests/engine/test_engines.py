@@ -28,9 +28,9 @@ def reference(tmp_path_factory) -> dict[str, str]:
     return tensor_digests(run)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_any_number_of_workers_gives_the_bits_of_inline(workers, reference, tmp_path):
-    settings = {"engine": "processes", "workers": workers, "rounds": 2}
+def test_as_many_workers_as_clients_give_the_bits_of_inline(reference, tmp_path):
+    """One and two workers are in the tests of workers that die."""
+    settings = {"engine": "processes", "workers": 3, "rounds": 2}
     with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
         federation.train()
     assert tensor_digests(tmp_path / "run") == reference
