@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import logits_and_labels
-from pfedul.audit.attacks.base import Figure, Figures, by_name
+from pfedul.audit.attacks.base import Estimate, Figures, by_name
 from pfedul.audit.attacks.intervals import clopper_pearson
 from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
@@ -46,4 +46,6 @@ def backdoor_attack(
         )
     fooled = int(np.sum(table[others].argmax(axis=1) == trigger_class))
     trials = int(others.sum())
-    return by_name(Figure(TRIGGER_SUCCESS, fooled / trials, clopper_pearson(fooled, trials, level)))
+    return by_name(
+        Estimate(TRIGGER_SUCCESS, fooled / trials, clopper_pearson(fooled, trials, level))
+    )

@@ -14,7 +14,7 @@ from pfedul.base.registry import NoOptions
 
 
 @dataclass(frozen=True)
-class Figure:
+class Estimate:
     """One measured value, with the interval it came with, if any."""
 
     metric: Metric
@@ -27,23 +27,23 @@ class Figure:
         return {"value": float(self.value), "interval": interval}
 
 
-def averaged(figures: Sequence[Figure]) -> Figure:
+def averaged(figures: Sequence[Estimate]) -> Estimate:
     """Mean of the values, and of the ends, of figures of one metric: as if their errors agreed.
 
     >>> half = Metric("share", 1.0, 0.0, 1.0, True, "of something")
-    >>> averaged([Figure(half, 0.5, (0.4, 0.6)), Figure(half, 0.7, (0.6, 0.8))]).as_json()
+    >>> averaged([Estimate(half, 0.5, (0.4, 0.6)), Estimate(half, 0.7, (0.6, 0.8))]).as_json()
     {'value': 0.6, 'interval': [0.5, 0.7]}
     """
     ends = [figure.interval for figure in figures if figure.interval is not None]
     interval = (fmean(low for low, _ in ends), fmean(high for _, high in ends)) if ends else None
-    return Figure(figures[0].metric, fmean(figure.value for figure in figures), interval)
+    return Estimate(figures[0].metric, fmean(figure.value for figure in figures), interval)
 
 
-Figures = dict[str, Figure]
+Figures = dict[str, Estimate]
 """Name of the metric -> what was measured."""
 
 
-def by_name(*figures: Figure) -> Figures:
+def by_name(*figures: Estimate) -> Figures:
     """Figures under the names of their metrics."""
     return {figure.metric.name: figure for figure in figures}
 
@@ -98,7 +98,7 @@ class Attack:
     needs_references: bool = False
     two_sided: bool = False
     roc: bool = True
-    figure: Callable[[View, int], Figure] | None = None
+    figure: Callable[[View, int], Estimate] | None = None
     population: Callable[[Array, Array, int], Figures] | None = None
     fewest: int = 1
     everywhere: bool = False

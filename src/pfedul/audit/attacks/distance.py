@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Figure, Figures, by_name
+from pfedul.audit.attacks.base import Estimate, Figures, by_name
 from pfedul.audit.attacks.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.attacks.signals import log_softmax
 from pfedul.base.metric import Metric
@@ -62,8 +62,8 @@ def distance_attack(
     same = int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
     interval = stratified_bootstrap([divergence], _mean, seed, draws, level)
     return by_name(
-        Figure(KL_FROM_ORACLE, _mean(divergence), interval),
-        Figure(AGREEMENT, same / len(ours), clopper_pearson(same, len(ours), level)),
+        Estimate(KL_FROM_ORACLE, _mean(divergence), interval),
+        Estimate(AGREEMENT, same / len(ours), clopper_pearson(same, len(ours), level)),
     )
 
 

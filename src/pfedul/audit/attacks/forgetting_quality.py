@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Attack, Estimate, Figures, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.base.metric import Metric
 
@@ -66,7 +66,7 @@ def forgetting_attack(
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     points = np.sort(points_of(epsilons(left, right), min(len(left), len(right))))
     interval = stratified_bootstrap([points], _mean, seed, draws, level)
-    return by_name(Figure(FORGETTING, _mean(points), interval))
+    return by_name(Estimate(FORGETTING, _mean(points), interval))
 
 
 def epsilons(unlearned: ArrayLike, retrained: ArrayLike, delta: float = DELTA) -> Array:

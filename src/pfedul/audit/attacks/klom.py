@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Attack, Estimate, Figures, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
@@ -59,7 +59,7 @@ def klom_attack(
     values = np.sort(klom(unlearned, oracles, bins))
     statistic = partial(_percentile, percentile=percentile)
     interval = stratified_bootstrap([values], statistic, seed, draws, level)
-    return by_name(Figure(KLOM, statistic(values), interval))
+    return by_name(Estimate(KLOM, statistic(values), interval))
 
 
 def klom(unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20) -> Array:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, half_places, halves
-from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, averaged, by_name
+from pfedul.audit.attacks.base import Attack, Estimate, Figures, Pair, View, averaged, by_name
 from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure, share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_figure
@@ -107,7 +107,9 @@ def features(logits: ArrayLike, labels: ArrayLike) -> Array:
 _SIGNALS = (loss, entropy, margin, correctness)
 
 
-def _judge(fit: Group, tried: Group, seed: int, draws: int, level: float) -> tuple[Figure, Figure]:
+def _judge(
+    fit: Group, tried: Group, seed: int, draws: int, level: float
+) -> tuple[Estimate, Estimate]:
     score = _fitted(fit)
     inside, outside = score(tried[0]), score(tried[1])
     return (
@@ -134,7 +136,7 @@ def _score(view: View, _references: Sequence[View]) -> Pair:
     return logistic_scores(*_answers(view))
 
 
-def _figure(view: View, draws: int) -> Figure:
+def _figure(view: View, draws: int) -> Estimate:
     return logistic_attack(*_answers(view), draws=draws)[BALANCED_ACCURACY.name]
 
 

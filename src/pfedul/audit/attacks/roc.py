@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import Interval, clopper_pearson, stratified_bootstrap
 from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
@@ -69,7 +69,7 @@ def share_below(scores: Array, others: Array) -> Array:
 
 def auc_figure(
     members: ArrayLike, nonmembers: ArrayLike, seed: int = 0, draws: int = 2000, level: float = 0.95
-) -> Figure:
+) -> Estimate:
     """AUC with its bootstrap interval over samples, members and non-members apart.
 
     >>> found = auc_figure([3.0, 4.0], [1.0, 2.0])
@@ -78,7 +78,7 @@ def auc_figure(
     """
     # sorted, so the draws do not depend on the order of samples
     strata = [np.sort(finite("scores of members", members)), np.sort(_nonmembers(nonmembers))]
-    return Figure(AUC, auc(*strata), stratified_bootstrap(strata, auc, seed, draws, level))
+    return Estimate(AUC, auc(*strata), stratified_bootstrap(strata, auc, seed, draws, level))
 
 
 def roc(members: ArrayLike, nonmembers: ArrayLike) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite, halves
-from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, by_name
+from pfedul.audit.attacks.base import Attack, Estimate, Figures, Pair, View, by_name
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure
 from pfedul.audit.attacks.signals import loss
@@ -76,11 +76,11 @@ def balanced_accuracy(member_hits: Array, nonmember_hits: Array) -> float:
 
 def accuracy_figure(
     member_hits: ArrayLike, nonmember_hits: ArrayLike, seed: int, draws: int, level: float
-) -> Figure:
+) -> Estimate:
     """Balanced accuracy with its bootstrap interval; the fitted rule is taken for given."""
     strata = [np.sort(finite("hits", hits)) for hits in (member_hits, nonmember_hits)]
     interval = stratified_bootstrap(strata, balanced_accuracy, seed, draws, level)
-    return Figure(BALANCED_ACCURACY, balanced_accuracy(*strata), interval)
+    return Estimate(BALANCED_ACCURACY, balanced_accuracy(*strata), interval)
 
 
 def _score(view: View, _references: Sequence[View]) -> Pair:
@@ -88,7 +88,7 @@ def _score(view: View, _references: Sequence[View]) -> Pair:
     return -inside, -outside
 
 
-def _figure(view: View, draws: int) -> Figure:
+def _figure(view: View, draws: int) -> Estimate:
     return threshold_attack(*_losses(view), draws=draws)[BALANCED_ACCURACY.name]
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Attack, Estimate, Figures, by_name
 from pfedul.audit.attacks.intervals import Interval
 from pfedul.base.metric import Metric
 from pfedul.base.randomness import numpy_generator
@@ -69,7 +69,7 @@ def ulira_attack(
     shared = _fewer_than_needed(left, right) if shared_variance is None else shared_variance
     accuracy = pair_accuracies(left, right, shared).mean()
     strays = _strays(left, right, shared, seed, draws)
-    return by_name(Figure(ACCURACY, float(accuracy), _around(float(accuracy), strays, level)))
+    return by_name(Estimate(ACCURACY, float(accuracy), _around(float(accuracy), strays, level)))
 
 
 def pair_accuracies(unlearned: Array, retrained: Array, shared_variance: bool = True) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Figure, averaged
+from pfedul.audit.attacks.base import Estimate, averaged
 from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE, distance_attack
 from pfedul.audit.attacks.intervals import DRAWS
 
@@ -40,7 +40,7 @@ def distance(model: Answers, oracles: Sequence[Answers], kind: str) -> Row:
 
 def distance_figures(
     model: Answers, oracles: Sequence[Answers], kind: str
-) -> tuple[Figure, Figure]:
+) -> tuple[Estimate, Estimate]:
     """Divergence and agreement, averaged over the oracles."""
     found = [
         distance_attack(_ANSWERED[kind](oracle), _ANSWERED[kind](model), draws=DRAWS)
