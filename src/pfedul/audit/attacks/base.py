@@ -1,4 +1,4 @@
-"""What an attack is, what it looks at, and the figures that it gives."""
+"""What an attack is, what it looks at, and the estimates that it gives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pfedul.base.registry import NoOptions
 
 @dataclass(frozen=True)
 class Estimate:
-    """One measured value, with the interval it came with, if any."""
+    """A measured value of a metric, with its interval if there is one."""
 
     metric: Metric
     value: float
@@ -37,15 +37,6 @@ def averaged(figures: Sequence[Estimate]) -> Estimate:
     ends = [figure.interval for figure in figures if figure.interval is not None]
     interval = (fmean(low for low, _ in ends), fmean(high for _, high in ends)) if ends else None
     return Estimate(figures[0].metric, fmean(figure.value for figure in figures), interval)
-
-
-Figures = dict[str, Estimate]
-"""Name of the metric -> what was measured."""
-
-
-def by_name(*figures: Estimate) -> Figures:
-    """Figures under the names of their metrics."""
-    return {figure.metric.name: figure for figure in figures}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +90,7 @@ class Attack:
     two_sided: bool = False
     roc: bool = True
     figure: Callable[[View, int], Estimate] | None = None
-    population: Callable[[Array, Array, int], Figures] | None = None
+    population: Callable[[Array, Array, int], Estimate] | None = None
     fewest: int = 1
     everywhere: bool = False
     options: type[Any] = NoOptions

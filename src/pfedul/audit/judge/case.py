@@ -18,7 +18,7 @@ from pfedul.audit.ask.answers import Answers, noisy
 from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface
 from pfedul.audit.attacks import ATTACKS, Attack
-from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS, backdoor_attack
+from pfedul.audit.attacks.backdoor import backdoor_attack
 from pfedul.audit.attacks.base import Estimate, averaged
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures
@@ -159,11 +159,12 @@ class Examiner:
         """How often the planted trigger works through the remaining clients' models, averaged."""
         samples = self.case.samples
         assert samples.backdoor is not None
-        found = [
-            backdoor_attack(logits, samples.labels.population, samples.backdoor.label)
-            for logits in model.triggered.values()
-        ]
-        return averaged([figures[TRIGGER_SUCCESS.name] for figures in found])
+        return averaged(
+            [
+                backdoor_attack(logits, samples.labels.population, samples.backdoor.label)
+                for logits in model.triggered.values()
+            ]
+        )
 
     @cached_property
     def held_out(self) -> list[Control]:

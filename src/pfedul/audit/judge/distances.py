@@ -11,7 +11,7 @@ import numpy as np
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.base import Estimate, averaged
-from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE, distance_attack
+from pfedul.audit.attacks.distance import distance_attack
 from pfedul.audit.attacks.intervals import DRAWS
 
 Row = dict[str, Any]
@@ -46,10 +46,8 @@ def distance_figures(
         distance_attack(_ANSWERED[kind](oracle), _ANSWERED[kind](model), draws=DRAWS)
         for oracle in oracles
     ]
-    return (
-        averaged([one[KL_FROM_ORACLE.name] for one in found]),
-        averaged([one[AGREEMENT.name] for one in found]),
-    )
+    divergences, agreements = zip(*found, strict=True)
+    return averaged(divergences), averaged(agreements)
 
 
 def between_oracles(oracles: Sequence[Answers], kind: str) -> Row | None:
