@@ -130,9 +130,9 @@ def test_the_sentence_of_a_leak_names_the_strongest_with_its_numbers():
         finding("reduced leak", "remaining", difference=0.4), finding("leak", difference=0.19)
     )
     assert judged.sentence == (
-        "Through the stale head, client-05's samples can still be told from others: AUC 0.71 "
-        "(0.65 to 0.77) where retraining gives 0.52; before the removal it was 0.87. A leak below "
-        "0.06 in AUC might not have been seen."
+        "Through the stale head, client-05's samples can still be distinguished from others: AUC "
+        "0.71 (0.65 to 0.77) where retraining gives 0.52; before the removal it was 0.87. A leak "
+        "below 0.06 in AUC might not have been seen."
     )
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import packed
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
@@ -37,7 +38,6 @@ from pfedul.unlearn.methods.distillation.losses import (
 )
 from pfedul.unlearn.methods.distillation.mimir import fit_prompt
 from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.packing import packed
 from pfedul.unlearn.methods.distillation.run import distil, first_state
 
 HEAD = torch.tensor([[1.0, 0.0], [0.5, -1.0]])

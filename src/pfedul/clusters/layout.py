@@ -7,7 +7,7 @@ shared tensors. An ordinary run is one cluster, and its names are plain.
 
 Which cluster a client is in is a file among its own, which goes with it. Where clients
 take part in some rounds only, the shared tensors of a cluster are kept as they were
-before each member's first round, so that they can be taken up from there.
+before each member's first round, so that training can resume there.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ Counts = NDArray[np.int64]
 
 
 def forgetting_attack(
-    unlearned: ArrayLike, retrained: ArrayLike, seed: int = 0, draws: int = 2000
+    unlearned: ArrayLike, retrained: ArrayLike, draws: int = 2000, seed: int = 0
 ) -> Estimate:
     """Mean points over samples; its interval is over samples, with these very models.
 
@@ -156,15 +156,11 @@ def _largest_epsilon(misses: Array, alarms: Array) -> float:
     return min(float(largest), LARGEST_EPSILON)
 
 
-def _population(unlearned: Array, oracles: Array, draws: int) -> Estimate:
-    return forgetting_attack(unlearned, oracles, draws=draws)
-
-
 FORGETTING_QUALITY = Attack(
     name="forgetting-quality",
     title="forgetting quality",
     summary="empirical epsilon per sample between unlearned and retrained models, as points",
     paper="Triantafillou et al., 2024, arXiv 2406.09073",
-    population=_population,
+    population=forgetting_attack,
     fewest=FEWEST_MODELS,
 )

@@ -48,8 +48,8 @@ def logistic_attack(
     """
     inside = halves(features(member_logits, member_labels), seed, "members")
     outside = halves(features(nonmember_logits, nonmember_labels), seed, "non-members")
-    folds = list(zip(inside, outside, strict=True))
-    return averaged([_judge(*folds, seed, draws), _judge(*folds[::-1], seed, draws)])
+    first, second = zip(inside, outside, strict=True)
+    return averaged([_judge(first, second, seed, draws), _judge(second, first, seed, draws)])
 
 
 def logistic_scores(

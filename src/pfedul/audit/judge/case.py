@@ -177,7 +177,7 @@ class Examiner:
                 f"held-out oracle {number}",
                 "pass",
                 self.judged(oracle, [other for other in oracles if other is not oracle]),
-                "a retrained model, which never saw the target, judged beside the other oracles",
+                "a retrained model, which never saw the target, judged against the other oracles",
             )
             for number, oracle in enumerate(oracles, start=1)
         ]

@@ -17,8 +17,8 @@ For rule 5, and after the fact (without the untouched model) for rule 6, nothing
 what the tests can see. Then one of them must be able to see a leak of 0.15 in AUC, else
 there is not enough evidence.
 
-Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA tells unlearned
-from retrained models; or, for rule 6, the answers on other people's samples are far
+Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA distinguishes
+unlearned from retrained models; or, for rule 6, the answers on other people's samples are far
 from an oracle's, because noise or damage on all answers hides members without
 forgetting them.
 
@@ -132,9 +132,9 @@ class VerdictRules:
         )
 
     def doubted(self, verdict: str) -> bool:
-        told = self.ulira is not None and ends(self.ulira)[0] > self.ulira.metric.best
+        distinguishable = self.ulira is not None and ends(self.ulira)[0] > self.ulira.metric.best
         odd = self.guard is not None and self.guard.broken
-        return told or (odd and verdict == FORGOTTEN)
+        return distinguishable or (odd and verdict == FORGOTTEN)
 
     @property
     def strongest(self) -> Finding:

@@ -30,12 +30,12 @@ SURFACES: Mapping[str, str] = {
     "shared": "the shared model",
 }
 MEANINGS: Mapping[str, str] = {
-    "leak": "told from retraining",
-    "reduced leak": "told from retraining, though less than before the removal",
-    "within": "not told from retraining",
+    "leak": "distinguishable from retraining",
+    "reduced leak": "distinguishable from retraining, though less than before the removal",
+    "within": "not distinguishable from retraining",
     "below": "below retraining and below 0.5, so the samples stand out as well",
-    "unclear": "told neither from retraining nor from the model before the removal",
-    "nothing to see": "already before the removal not told from retraining",
+    "unclear": "distinguishable neither from retraining nor from the model before the removal",
+    "nothing to see": "not distinguishable from retraining even before the removal",
 }
 
 
@@ -84,7 +84,7 @@ def reason(finding: Finding) -> str:
     found = finding.test
     meaning = MEANINGS[found.finding]
     if found.finding == "within" and found.untouched is not None:
-        meaning += ", but told from the model before the removal"
+        meaning += ", but distinguishable from the model before the removal"
     return (
         f"Through {surface(finding.surface)}, {ATTACKS[finding.attack].title}: "
         f"{auc_and_retraining(found)}. Difference {number(found.difference, 3)}, "
@@ -125,8 +125,9 @@ def guard_reason(guard: Guard) -> str:
 
 def ulira_reason(accuracy: Estimate) -> str:
     """Whether unlearned models as such are distinguishable from retrained ones."""
-    told = "told apart" if ends(accuracy)[0] > accuracy.metric.best else "not told apart"
-    return f"U-LiRA accuracy {number(accuracy)}: unlearned and retrained models are {told}."
+    words = "are" if ends(accuracy)[0] > accuracy.metric.best else "are not"
+    start = f"U-LiRA accuracy {number(accuracy)}: unlearned and retrained models"
+    return f"{start} {words} distinguishable."
 
 
 def verdict_sentence(rules: VerdictRules, verdict: str) -> str:
@@ -161,15 +162,15 @@ def _decided_by_a_check(rules: VerdictRules) -> str:
 
 
 _OPENINGS = {
-    FORGOTTEN: "Through {through}, {whose}'s samples cannot be told from others any better "
-    "than after retraining",
-    PARTLY: "Through {through}, {whose}'s samples can still be told from others, though less "
-    "than before",
-    NOT_FORGOTTEN: "Through {through}, {whose}'s samples can still be told from others",
+    FORGOTTEN: "Through {through}, {whose}'s samples cannot be distinguished from others any "
+    "better than after retraining",
+    PARTLY: "Through {through}, {whose}'s samples can still be distinguished from others, "
+    "though less than before",
+    NOT_FORGOTTEN: "Through {through}, {whose}'s samples can still be distinguished from others",
     OVER_FORGOTTEN: "Through {through}, {whose}'s samples stand out as less familiar than they "
     "are to a retrained model",
-    NOTHING_TO_FORGET: "Even before the removal {whose}'s samples could not be told from others "
-    "any better than after retraining, which is good to know; nearest to it came {through}",
+    NOTHING_TO_FORGET: "Even before the removal {whose}'s samples could not be distinguished from "
+    "others any better than after retraining, which is good to know; nearest to it came {through}",
     NOT_ENOUGH: "The evidence does not decide whether {whose} is forgotten, least of all through "
     "{through}",
     "false alarm": "Something stands out about {whose}, but no more than about a retrained model "

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pfedul.base.randomness import derive_seed, random_stream
-from pfedul.base.tensors import Tensors
+from pfedul.base.tensors import Tensors, packed, part_of
 from pfedul.personalization.base import Job
 from pfedul.protocol import ClientResult
 from pfedul.split import head_of
@@ -29,7 +29,6 @@ from pfedul.unlearn.methods.distillation.lens import Lens, lens_on
 from pfedul.unlearn.methods.distillation.loop import Branch, DistilState, Parts, iterate
 from pfedul.unlearn.methods.distillation.losses import Moments, no_moments
 from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.packing import packed, part_of
 from pfedul.unlearn.training import options_from
 
 Gates = Mapping[str, Tensor]
