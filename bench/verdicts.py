@@ -35,7 +35,7 @@ from pfedul.audit.judge.findings import (
     accuses,
     ends,
 )
-from pfedul.audit.judge.paired_test import Scores, compare
+from pfedul.audit.judge.paired_test import Scores, paired_test
 from pfedul.audit.judge.verdict import judge
 
 Array = NDArray[np.float64]
@@ -137,7 +137,7 @@ class Test:
     untouched: Scores
 
     def finding(self) -> Finding:
-        found = compare(self.candidate, self.oracles, self.untouched, tests=TESTS)
+        found = paired_test(self.candidate, self.oracles, self.untouched, tests=TESTS)
         return Finding(self.surface, self.attack, found)
 
     def accused_by_samples(self) -> bool:
@@ -146,7 +146,7 @@ class Test:
             np.concatenate([one.members for one in self.oracles]),
             np.concatenate([one.nonmembers for one in self.oracles]),
         )
-        alone = compare(together, self.oracles, self.candidate, tests=TESTS).reduction
+        alone = paired_test(together, self.oracles, self.candidate, tests=TESTS).reduction
         assert alone is not None
         low, high = ends(alone)
         return low > 0 or high < 0
@@ -222,7 +222,7 @@ def _count_oracle(tally: Tally, tests: list[Test]) -> None:
     tally.passed += verdict.verdict == FORGOTTEN
     tally.undecided += verdict.verdict == NOT_ENOUGH
     tally.accused_by_samples += any(test.accused_by_samples() for test in tests)
-    tally.visible += min(finding.comparison.smallest_visible for finding in findings)
+    tally.visible += min(finding.test.smallest_visible for finding in findings)
 
 
 def main() -> None:

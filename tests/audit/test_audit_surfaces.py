@@ -67,7 +67,7 @@ def test_each_personalisation_has_its_surfaces_and_says_why_not_the_others(name,
         "fedavg": {"remaining": "nothing is personal", "stale": "nothing is personal"},
         "ditto": {"stale": "a whole model, which no removal can reach"},
     }
-    for surface, reason in reasons.get(name, {"shared": "no whole model"}).items():
+    for surface, reason in reasons.get(name, {"shared": "not a whole model"}).items():
         assert reason in why[surface]
     gone = untested_surfaces(federation.bench, {"stale": "erased"})
     assert gone["stale"] == "erased"

@@ -12,7 +12,7 @@ from pfedul.audit.judge.paired_test import (
     GUESSED_BETWEEN,
     WEIGHT_OF_GUESS,
     Scores,
-    compare,
+    paired_test,
 )
 from pfedul.errors import PfedulError
 
@@ -43,7 +43,7 @@ def width(figure):
 def test_auc_and_its_error_by_hand():
     # placements: members beat 1/2 and 2/2, non-members lose to 2/2 and 1/2
     one = scores([1, 3], [0, 2])
-    found = compare(one, [one])
+    found = paired_test(one, [one])
     assert found.candidate.value == 0.75
     error = math.sqrt(0.125 / 2 + 0.125 / 2)
     assert found.candidate.interval == pytest.approx((0.75 - 1.959964 * error, 1.0))
@@ -51,7 +51,7 @@ def test_auc_and_its_error_by_hand():
 
 def test_the_difference_of_equals_has_only_the_guessed_error():
     one = scores([1, 3], [0, 2])
-    found = compare(one, [one, one])
+    found = paired_test(one, [one, one])
     variance = (1 + 1 / 2) * WEIGHT_OF_GUESS * GUESSED_BETWEEN**2 / (WEIGHT_OF_GUESS + 1)
     reach = student_quantile(0.975, WEIGHT_OF_GUESS + 1) * math.sqrt(variance)
     assert (found.difference.value, found.spread) == (0, 0)
@@ -61,14 +61,14 @@ def test_the_difference_of_equals_has_only_the_guessed_error():
 def test_the_spread_is_the_furthest_oracle_from_the_mean_of_the_others():
     ranked = [scores([0, 3], [1, 2]), scores([1.5, 3], [1, 2]), scores([4, 3], [1, 2])]
     assert [auc(one.members[0, 0], one.nonmembers[0, 0]) for one in ranked] == [0.5, 0.75, 1]
-    assert compare(ranked[0], ranked).spread == pytest.approx(0.375)
-    assert compare(ranked[0], ranked[:1]).spread == 0
+    assert paired_test(ranked[0], ranked).spread == pytest.approx(0.375)
+    assert paired_test(ranked[0], ranked[:1]).spread == 0
 
 
 def test_differences_are_paired():
     candidate, oracle = models(1, 0.0, 0.0, size=200)
-    found = compare(candidate, [oracle])
-    fallen = compare(candidate, [oracle], oracle).reduction
+    found = paired_test(candidate, [oracle])
+    fallen = paired_test(candidate, [oracle], oracle).reduction
     assert width(fallen) < 0.9 * width(found.candidate)
 
 
@@ -82,7 +82,7 @@ def test_the_sampling_error_is_that_of_a_bootstrap_of_samples():
     draws = [
         (wins[0] - wins[1])[np.ix_(*stream.integers(80, size=(2, 80)))].mean() for _ in range(2000)
     ]
-    found = compare(candidate, [candidate], untouched).reduction
+    found = paired_test(candidate, [candidate], untouched).reduction
     assert found.value == pytest.approx((wins[0] - wins[1]).mean())
     assert width(found) == pytest.approx(2 * 1.96 * np.std(draws), rel=0.06)
 
@@ -94,22 +94,26 @@ def test_folds_are_averaged_and_views_averaged_or_the_worst_taken():
         np.concatenate([low.nonmembers, high.nonmembers], axis=1),
     )
     folds = Scores(views.members.swapaxes(0, 1), views.nonmembers.swapaxes(0, 1))
-    assert compare(views, [views]).candidate.value == 0.5
-    assert compare(views, [views], worst=True).candidate.value == 1
-    assert compare(folds, [low], worst=True).candidate.value == 0.5
+    assert paired_test(views, [views]).candidate.value == 0.5
+    assert paired_test(views, [views], worst=True).candidate.value == 1
+    assert paired_test(folds, [low], worst=True).candidate.value == 0.5
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_double_of_an_oracle_is_never_accused(seed):
     untouched, *oracles = models(seed, 1.5, *[0.0] * 4, between=0.3)
     for oracle in oracles:
-        assert compare(oracle, oracles, untouched).finding not in ("leak", "reduced leak", "below")
+        assert paired_test(oracle, oracles, untouched).finding not in (
+            "leak",
+            "reduced leak",
+            "below",
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_untouched_model_itself_leaks_and_nothing_is_reduced(seed):
     untouched, *oracles = models(seed, 2.0, *[0.0] * 4)
-    found = compare(untouched, oracles, untouched, tests=9)
+    found = paired_test(untouched, oracles, untouched, tests=9)
     assert found.finding == "leak"
     assert (found.reduction.value, found.reduction.interval) == (0, (0, 0))
 
@@ -129,7 +133,7 @@ def test_the_untouched_model_itself_leaks_and_nothing_is_reduced(seed):
 )
 def test_findings(candidate, untouched, finding):
     ours, before, *oracles = models(3, candidate, untouched or 0.0, *[0.0] * 4, size=150)
-    found = compare(ours, oracles, None if untouched is None else before, tests=9)
+    found = paired_test(ours, oracles, None if untouched is None else before, tests=9)
     assert found.finding == finding
     assert finding in FINDINGS
     assert (found.reduction is None) == (untouched is None)
@@ -137,7 +141,7 @@ def test_findings(candidate, untouched, finding):
 
 def test_to_leak_less_than_leaky_references_is_no_fault_while_nothing_stands_out():
     ours, before, *oracles = models(3, 0.2, 4.0, *[2.0] * 4, size=150)
-    found = compare(ours, oracles, before, tests=9)
+    found = paired_test(ours, oracles, before, tests=9)
     assert found.difference.interval[1] < -found.spread
     assert found.candidate.interval[1] > 0.5
     assert found.finding == "within"
@@ -148,7 +152,7 @@ def test_what_kept_half_of_a_leak_does_not_pass_for_want_of_power():
     for seed in range(40):
         untouched, *oracles = models(seed, 1.0, *[0.0] * 4, size=40, between=0.1)
         half = Scores(untouched.members - 0.5, untouched.nonmembers)
-        found.append(compare(half, oracles, untouched, tests=9))
+        found.append(paired_test(half, oracles, untouched, tests=9))
     misses = [one for one in found if one.finding == "unclear"]
     assert len(misses) > 10  # it did fall, and with so few samples no leak is shown
     assert all(one.difference.interval[0] < 0 < one.reduction.interval[0] for one in misses)
@@ -158,7 +162,7 @@ def test_what_kept_half_of_a_leak_does_not_pass_for_want_of_power():
 def test_a_trifle_is_no_reduction():
     untouched, *oracles = models(4, 2.0, *[0.0] * 4, size=400)
     slightly = Scores(untouched.members - 0.05, untouched.nonmembers)
-    found = compare(slightly, oracles, untouched)
+    found = paired_test(slightly, oracles, untouched)
     assert found.reduction.interval[0] > 0
     assert found.finding == "leak"
 
@@ -171,21 +175,21 @@ def test_the_order_of_samples_and_of_oracles_does_not_matter():
     def moved(one):
         return Scores(one.members[..., order[0]], one.nonmembers[..., order[1]])
 
-    left = compare(candidate, oracles, untouched)
-    right = compare(moved(candidate), [*map(moved, oracles)][::-1], moved(untouched))
+    left = paired_test(candidate, oracles, untouched)
+    right = paired_test(moved(candidate), [*map(moved, oracles)][::-1], moved(untouched))
     assert left.difference.interval == pytest.approx(right.difference.interval)
     assert (left.spread, left.finding) == (pytest.approx(right.spread), right.finding)
-    assert left == compare(candidate, oracles, untouched)
+    assert left == paired_test(candidate, oracles, untouched)
 
 
 def test_more_tests_widen_and_more_samples_and_oracles_sharpen():
     candidate, *oracles = models(6, 0.0, *[0.0] * 8)
-    few, many = (compare(candidate, oracles, tests=tests) for tests in (1, 9))
+    few, many = (paired_test(candidate, oracles, tests=tests) for tests in (1, 9))
     assert many.smallest_visible > few.smallest_visible
     assert width(many.difference) > width(few.difference)
-    assert compare(candidate, oracles[:2]).smallest_visible > few.smallest_visible
+    assert paired_test(candidate, oracles[:2]).smallest_visible > few.smallest_visible
     larger, *others = models(6, 0.0, *[0.0] * 8, size=400)
-    assert compare(larger, others).smallest_visible < few.smallest_visible
+    assert paired_test(larger, others).smallest_visible < few.smallest_visible
 
 
 @pytest.mark.parametrize("between", [0.0, 0.1])
@@ -194,8 +198,8 @@ def test_oracles_are_rarely_accused_and_leaks_mostly_found(between):
     accused = found = 0
     for seed in range(100):
         leaking, candidate, *oracles = models(seed, 0.9, 0, 0, 0, 0, 0, size=100, between=between)
-        accused += compare(candidate, oracles).finding != "within"
-        found += compare(leaking, oracles).finding == "leak"
+        accused += paired_test(candidate, oracles).finding != "within"
+        found += paired_test(leaking, oracles).finding == "leak"
     assert accused <= 8
     assert found >= 90
 
@@ -203,16 +207,16 @@ def test_oracles_are_rarely_accused_and_leaks_mostly_found(between):
 def test_what_cannot_be_compared_is_refused():
     one, (longer, *_) = scores([1, 2], [1, 2]), models(0, 0.0)
     with pytest.raises(PfedulError, match="at least one oracle"):
-        compare(one, [])
+        paired_test(one, [])
     with pytest.raises(PfedulError, match="same samples"):
-        compare(one, [longer])
+        paired_test(one, [longer])
     with pytest.raises(PfedulError, match="two members"):
         scores([1], [1, 2])
     with pytest.raises(PfedulError, match="NaN"):
         scores([1, math.nan], [1, 2])
     two_views = Scores(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)))
     with pytest.raises(PfedulError, match="views"):
-        compare(one, [two_views])
+        paired_test(one, [two_views])
     with pytest.raises(PfedulError, match="folds and views"):
         Scores(np.zeros((1, 2, 2)), np.zeros((1, 1, 2)))
 

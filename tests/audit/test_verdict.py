@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.distance import KL_FROM_ORACLE
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
@@ -20,12 +20,12 @@ from pfedul.audit.judge.findings import (
     accuses,
     passes,
 )
-from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, Comparison, Scores, compare
+from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
 from pfedul.audit.judge.verdict import judge
 
 
 def figure(metric, value, reach=0.05):
-    return Figure(metric, value, (value - reach, value + reach))
+    return Estimate(metric, value, (value - reach, value + reach))
 
 
 def finding(word, surface="stale", attack="rmia", difference=None, before=0.35, visible=0.06):
@@ -35,7 +35,7 @@ def finding(word, surface="stale", attack="rmia", difference=None, before=0.35, 
     return Finding(
         surface,
         attack,
-        Comparison(
+        PairedTest(
             candidate=figure(AUC, 0.52 + away, 0.06),
             oracles=(figure(AUC, 0.51), figure(AUC, 0.53)),
             untouched=figure(AUC, 0.52 + before),
@@ -51,7 +51,7 @@ def finding(word, surface="stale", attack="rmia", difference=None, before=0.35, 
 
 def after_the_fact(one):
     blank = {"untouched": None, "untouched_difference": None, "reduction": None}
-    return replace(one, comparison=replace(one.comparison, **blank))
+    return replace(one, test=replace(one.test, **blank))
 
 
 def words(*findings, oracles=4, **more):
@@ -60,8 +60,8 @@ def words(*findings, oracles=4, **more):
 
 SOUND = Guard(figure(KL_FROM_ORACLE, 0.1, 0.01), (0.05, 0.1))
 ODD = Guard(figure(KL_FROM_ORACLE, 0.3, 0.05), (0.05, 0.1))
-TOLD = Figure(ULIRA, 0.7, (0.55, 0.85))
-NOT_TOLD = Figure(ULIRA, 0.55, (0.4, 0.7))
+TOLD = Estimate(ULIRA, 0.7, (0.55, 0.85))
+NOT_TOLD = Estimate(ULIRA, 0.55, (0.4, 0.7))
 RETRAINED = (figure(TRIGGER_SUCCESS, 0.1), figure(TRIGGER_SUCCESS, 0.15))
 WORKS = TriggerFinding(figure(TRIGGER_SUCCESS, 0.9), RETRAINED, figure(TRIGGER_SUCCESS, 0.95))
 GONE = TriggerFinding(figure(TRIGGER_SUCCESS, 0.12), RETRAINED, figure(TRIGGER_SUCCESS, 0.95))
@@ -130,9 +130,9 @@ def test_the_sentence_of_a_leak_names_the_strongest_with_its_numbers():
         finding("reduced leak", "remaining", difference=0.4), finding("leak", difference=0.19)
     )
     assert judged.sentence == (
-        "Through the stale head, client-05's samples can still be told from others: AUC 0.71 "
-        "(0.65 to 0.77) where retraining gives 0.52; before the removal it was 0.87. A leak below "
-        "0.06 in AUC might not have been seen."
+        "Through the stale head, client-05's samples can still be distinguished from others: AUC "
+        "0.71 (0.65 to 0.77) where retraining gives 0.52; before the removal it was 0.87. A leak "
+        "below 0.06 in AUC might not have been seen."
     )
 
 
@@ -268,7 +268,7 @@ def test_the_controls_on_simulated_models():
     held_out, *others = oracles
 
     def verdict(candidate, **more):
-        found = compare(candidate, others, untouched)
+        found = paired_test(candidate, others, untouched)
         return words(Finding("stale", "threshold", found), **more)
 
     assert passes(verdict(held_out), held_out=True)

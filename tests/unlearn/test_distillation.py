@@ -10,6 +10,7 @@ from torch import nn
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import packed
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
@@ -19,9 +20,9 @@ from pfedul.unlearn.methods.distillation.gates import class_embeddings, label_di
 from pfedul.unlearn.methods.distillation.generator import NOISE, generator_for, noise, parameters_of
 from pfedul.unlearn.methods.distillation.lens import lens_on
 from pfedul.unlearn.methods.distillation.loop import (
-    Answers,
     Branch,
     Parts,
+    TeacherAnswers,
     Weights,
     iterate,
     loss,
@@ -37,7 +38,6 @@ from pfedul.unlearn.methods.distillation.losses import (
 )
 from pfedul.unlearn.methods.distillation.mimir import fit_prompt
 from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.packing import packed
 from pfedul.unlearn.methods.distillation.run import distil, first_state
 
 HEAD = torch.tensor([[1.0, 0.0], [0.5, -1.0]])
@@ -73,9 +73,9 @@ def toy_cast(target_gate=(1.0, 0.0)):
         yield Parts(lens, generator, old, old, [leaver], [Branch(head, torch.ones(2))], X.dtype)
 
 
-def told_on(parts: Parts) -> Answers:
+def told_on(parts: Parts) -> TeacherAnswers:
     with torch.no_grad():
-        return Answers(target_features(parts, X), remaining_views(parts, parts.remaining, X))
+        return TeacherAnswers(target_features(parts, X), remaining_views(parts, parts.remaining, X))
 
 
 def test_the_loss_on_three_numbers_is_the_one_computed_by_hand():
@@ -101,10 +101,10 @@ def test_the_loss_is_the_mean_over_those_who_stay():
     with toy_cast() as parts:
         sides = [parts.remaining[0], other, other]
         with torch.no_grad():
-            told = Answers(target_features(parts, X), remaining_views(parts, sides, X))
+            told = TeacherAnswers(target_features(parts, X), remaining_views(parts, sides, X))
 
         def of(places):
-            chosen = Answers(told.targets, [told.remaining[place] for place in places])
+            chosen = TeacherAnswers(told.targets, [told.remaining[place] for place in places])
             remaining = [sides[place] for place in places]
             return float(loss(parts, remaining, student, chosen, X, Weights(1, 1, 0), tau=2.0))
 
@@ -178,7 +178,9 @@ def test_the_generator_climbs_what_it_is_told_to(gen_obj):
         values = []
         for parameters in (before.generator, after.generator):
             x = torch.func.functional_call(generator, parameters, (z,))
-            told = Answers(target_features(parts, x), remaining_views(parts, parts.remaining, x))
+            told = TeacherAnswers(
+                target_features(parts, x), remaining_views(parts, parts.remaining, x)
+            )
             weights = Weights(1.0, beta, 0.0)
             value = loss(parts, parts.remaining, after.student, told, x, weights, options.tau)
             values.append(float(value))

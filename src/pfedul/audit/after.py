@@ -57,8 +57,8 @@ class Inquiry:
         back = [target for target in self.request.targets if target in self.run.clients]
         if back:
             raise PfedulError(
-                f"'{back[0]}' was admitted again since, so that its samples are trained on; what "
-                f"request {self.request.number} left can no longer be told apart."
+                f"'{back[0]}' was admitted again since, so its samples are trained on; what "
+                f"request {self.request.number} left can no longer be distinguished."
             )
         check_enough(self.data)
         check_labels(self.run.bench, self.data)

@@ -34,7 +34,7 @@ def _without_aliases(tensors: Tensors) -> Tensors:
 
 
 def decode(data: bytes) -> Tensors:
-    """The inverse of `encode`; what is no tensor file raises safetensors' own error."""
+    """The inverse of `encode`; what is not a tensor file raises safetensors' own error."""
     return safetensors.torch.load(data)
 
 

@@ -1,7 +1,7 @@
 """The samples that an audit asks models about, drawn once and the same for every model.
 
 *Members* are training samples of the targets, *non-members* their test samples, from
-the same distribution; the *population* of RMIA are test samples of those who stay.
+the same distribution; the *population* of RMIA are test samples of the remaining clients.
 All are held in memory, at most so many of each: a few thousand are enough for
 intervals that are narrower than the spread between retrained models.
 """
@@ -25,7 +25,7 @@ MOST_MEMBERS = 1000
 """Of all targets together; of non-members as many."""
 MOST_POPULATION = 2000
 MOST_FITTING = 4000
-"""For the probe, which is fitted on training samples of those who stay."""
+"""For the probe, which is fitted on training samples of the remaining clients."""
 MOST_OWN = 200
 """Of each remaining client, for its own model: training samples and test samples."""
 

@@ -77,7 +77,7 @@ def _through_own_part(
 
 
 def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
-    """A regression on the features of those who stay, asked about the targets' samples."""
+    """A regression on the features of the remaining clients, asked about the targets' samples."""
     model = bench.build_model()
     load_tensors(model, state.shared, newcomer_part(bench, state))
     classes = int(max(labels_of(samples.asked).max(), labels_of(samples.fitting).max())) + 1
@@ -149,7 +149,7 @@ def _no_stale_part(bench: Workbench) -> str | None:
 def _no_shared_model(bench: Workbench) -> str | None:
     if not bench.split.personal or bench.split.keeps_whole_models:
         return None
-    return "the shared tensors are no whole model"
+    return "the shared tensors are not a whole model"
 
 
 def _no_head(bench: Workbench) -> str | None:
@@ -166,7 +166,7 @@ STALE = Surface(
     "stale",
     "the target's own part, re-attached",
     "the new shared tensors under the personal part that the target, or a backup, kept; "
-    "beside it, an oracle's under a part that the target fitted to it",
+    "compared with an oracle's under a part that the target fitted to it",
     _no_stale_part,
     _stale,
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import logits_and_labels
-from pfedul.audit.attacks.base import Figure, Figures, by_name
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import clopper_pearson
 from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
@@ -28,13 +28,11 @@ TRIGGER_SUCCESS = Metric(
 )
 
 
-def backdoor_attack(
-    logits: ArrayLike, labels: ArrayLike, trigger_class: int, level: float = 0.95
-) -> Figures:
+def backdoor_attack(logits: ArrayLike, labels: ArrayLike, trigger_class: int) -> Estimate:
     """Success rate of the trigger on samples that all carry it; `labels` are the true ones.
 
     >>> logits = [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
-    >>> backdoor_attack(logits, [0, 0, 1], trigger_class=1)["trigger success"].value
+    >>> backdoor_attack(logits, [0, 0, 1], trigger_class=1).value
     0.5
     """
     table, classes = logits_and_labels(logits, labels)
@@ -46,4 +44,4 @@ def backdoor_attack(
         )
     fooled = int(np.sum(table[others].argmax(axis=1) == trigger_class))
     trials = int(others.sum())
-    return by_name(Figure(TRIGGER_SUCCESS, fooled / trials, clopper_pearson(fooled, trials, level)))
+    return Estimate(TRIGGER_SUCCESS, fooled / trials, clopper_pearson(fooled, trials))

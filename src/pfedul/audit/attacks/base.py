@@ -1,4 +1,4 @@
-"""What an attack is, what it looks at, and the figures that it gives."""
+"""What an attack is, what it looks at, and the estimates that it gives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pfedul.base.registry import NoOptions
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One measured value, with the interval it came with, if any."""
+class Estimate:
+    """A measured value of a metric, with its interval if there is one."""
 
     metric: Metric
     value: float
@@ -27,25 +27,16 @@ class Figure:
         return {"value": float(self.value), "interval": interval}
 
 
-def averaged(figures: Sequence[Figure]) -> Figure:
+def averaged(figures: Sequence[Estimate]) -> Estimate:
     """Mean of the values, and of the ends, of figures of one metric: as if their errors agreed.
 
     >>> half = Metric("share", 1.0, 0.0, 1.0, True, "of something")
-    >>> averaged([Figure(half, 0.5, (0.4, 0.6)), Figure(half, 0.7, (0.6, 0.8))]).as_json()
+    >>> averaged([Estimate(half, 0.5, (0.4, 0.6)), Estimate(half, 0.7, (0.6, 0.8))]).as_json()
     {'value': 0.6, 'interval': [0.5, 0.7]}
     """
     ends = [figure.interval for figure in figures if figure.interval is not None]
     interval = (fmean(low for low, _ in ends), fmean(high for _, high in ends)) if ends else None
-    return Figure(figures[0].metric, fmean(figure.value for figure in figures), interval)
-
-
-Figures = dict[str, Figure]
-"""Name of the metric -> what was measured."""
-
-
-def by_name(*figures: Figure) -> Figures:
-    """Figures under the names of their metrics."""
-    return {figure.metric.name: figure for figure in figures}
+    return Estimate(figures[0].metric, fmean(figure.value for figure in figures), interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +89,8 @@ class Attack:
     needs_references: bool = False
     two_sided: bool = False
     roc: bool = True
-    figure: Callable[[View, int], Figure] | None = None
-    population: Callable[[Array, Array, int], Figures] | None = None
+    figure: Callable[[View, int], Estimate] | None = None
+    population: Callable[[Array, Array, int], Estimate] | None = None
     fewest: int = 1
     everywhere: bool = False
     options: type[Any] = NoOptions

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Figure, Figures, by_name
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.attacks.signals import log_softmax
 from pfedul.base.metric import Metric
@@ -40,16 +40,12 @@ AGREEMENT = Metric(
 
 
 def distance_attack(
-    oracle: ArrayLike,
-    candidate: ArrayLike,
-    seed: int = 0,
-    draws: int = 2000,
-    level: float = 0.95,
-) -> Figures:
+    oracle: ArrayLike, candidate: ArrayLike, seed: int = 0, draws: int = 2000
+) -> tuple[Estimate, Estimate]:
     """Mean divergence and agreement of two arrays of logits, [samples, classes] both.
 
-    >>> found = distance_attack([[0.0, 0.0], [9.0, 0.0]], [[0.0, 0.0], [9.0, 0.0]])
-    >>> found["KL from oracle"].value, found["agreement with oracle"].value
+    >>> divergence, agreement = distance_attack([[0.0, 0.0], [9.0, 0.0]], [[0.0, 0.0], [9.0, 0.0]])
+    >>> divergence.value, agreement.value
     (0.0, 1.0)
     """
     ours, theirs = finite("candidate's logits", candidate, 2), finite("oracle's logits", oracle, 2)
@@ -60,10 +56,10 @@ def distance_attack(
         )
     divergence = np.sort(kl_divergence(theirs, ours))
     same = int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
-    interval = stratified_bootstrap([divergence], _mean, seed, draws, level)
-    return by_name(
-        Figure(KL_FROM_ORACLE, _mean(divergence), interval),
-        Figure(AGREEMENT, same / len(ours), clopper_pearson(same, len(ours), level)),
+    interval = stratified_bootstrap([divergence], np.mean, seed, draws)
+    return (
+        Estimate(KL_FROM_ORACLE, float(divergence.mean()), interval),
+        Estimate(AGREEMENT, same / len(ours), clopper_pearson(same, len(ours))),
     )
 
 
@@ -78,7 +74,3 @@ def kl_divergence(oracle: Array, candidate: Array) -> Array:
     sums: Array = (np.exp(logs) * (logs - log_softmax(candidate))).sum(axis=1)
     # rounding can leave -1e-17 where the two are equal
     return np.maximum(sums, 0.0)
-
-
-def _mean(values: Array) -> float:
-    return float(values.mean())

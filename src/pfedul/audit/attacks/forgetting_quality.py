@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Attack, Estimate
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.base.metric import Metric
 
@@ -51,25 +51,21 @@ Counts = NDArray[np.int64]
 
 
 def forgetting_attack(
-    unlearned: ArrayLike,
-    retrained: ArrayLike,
-    seed: int = 0,
-    draws: int = 2000,
-    level: float = 0.95,
-) -> Figures:
+    unlearned: ArrayLike, retrained: ArrayLike, draws: int = 2000, seed: int = 0
+) -> Estimate:
     """Mean points over samples; its interval is over samples, with these very models.
 
     >>> far = [[0.0], [1.0], [2.0]], [[10.0], [11.0], [12.0]]
-    >>> forgetting_attack(*far)["forgetting quality"].value
+    >>> forgetting_attack(*far).value
     0.0
     """
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     points = np.sort(points_of(epsilons(left, right), min(len(left), len(right))))
-    interval = stratified_bootstrap([points], _mean, seed, draws, level)
-    return by_name(Figure(FORGETTING, _mean(points), interval))
+    interval = stratified_bootstrap([points], np.mean, seed, draws)
+    return Estimate(FORGETTING, float(points.mean()), interval)
 
 
-def epsilons(unlearned: ArrayLike, retrained: ArrayLike, delta: float = DELTA) -> Array:
+def epsilons(unlearned: ArrayLike, retrained: ArrayLike) -> Array:
     """Epsilon of each sample from phi, [models, samples] both.
 
     The best cut gets one in three of each kind wrong: log((1 - 1/3) / (1/3)).
@@ -79,11 +75,10 @@ def epsilons(unlearned: ArrayLike, retrained: ArrayLike, delta: float = DELTA) -
     array([ True])
     """
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
-    found = [epsilon(a, b, delta) for a, b in zip(left.T, right.T, strict=True)]
-    return np.array(found)
+    return np.array([epsilon(a, b) for a, b in zip(left.T, right.T, strict=True)])
 
 
-def epsilon(unlearned: Array, retrained: Array, delta: float = DELTA) -> float:
+def epsilon(unlearned: Array, retrained: Array) -> float:
     """Epsilon of one sample, from phi under each model.
 
     >>> epsilon(np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
@@ -93,7 +88,7 @@ def epsilon(unlearned: Array, retrained: Array, delta: float = DELTA) -> float:
     if ranges[1] > 0 and ranges[0] < _NARROW * ranges[1]:
         return LARGEST_EPSILON
     rules = (single_thresholds(unlearned, retrained), double_thresholds(unlearned, retrained))
-    return max(_largest_epsilon(*errors, delta) for errors in rules)
+    return max(_largest_epsilon(*errors) for errors in rules)
 
 
 def points_of(values: Array, models: int) -> Array:
@@ -149,24 +144,16 @@ def _counts_below(values: Array, cuts: Array) -> Counts:
     return np.searchsorted(np.sort(values), cuts, side="left")
 
 
-def _largest_epsilon(misses: Array, alarms: Array, delta: float) -> float:
+def _largest_epsilon(misses: Array, alarms: Array) -> float:
     if ((misses == 0) & (alarms == 0)).any():
         return LARGEST_EPSILON
     kept = (misses > 0) & (alarms > 0)
     misses, alarms = misses[kept], alarms[kept]
     with np.errstate(divide="ignore"):  # log(0) is -inf, which is never the largest
-        one = np.log(np.maximum(1 - delta - alarms, 0)) - np.log(misses)
-        other = np.log(np.maximum(1 - delta - misses, 0)) - np.log(alarms)
+        one = np.log(np.maximum(1 - DELTA - alarms, 0)) - np.log(misses)
+        other = np.log(np.maximum(1 - DELTA - misses, 0)) - np.log(alarms)
     largest = np.maximum(one, other).max(initial=0.0)
     return min(float(largest), LARGEST_EPSILON)
-
-
-def _mean(values: Array) -> float:
-    return float(values.mean())
-
-
-def _population(unlearned: Array, oracles: Array, draws: int) -> Figures:
-    return forgetting_attack(unlearned, oracles, draws=draws)
 
 
 FORGETTING_QUALITY = Attack(
@@ -174,6 +161,6 @@ FORGETTING_QUALITY = Attack(
     title="forgetting quality",
     summary="empirical epsilon per sample between unlearned and retrained models, as points",
     paper="Triantafillou et al., 2024, arXiv 2406.09073",
-    population=_population,
+    population=forgetting_attack,
     fewest=FEWEST_MODELS,
 )

@@ -17,13 +17,12 @@ With few models the divergence is well above 0 even between oracles: read it nex
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Attack, Estimate
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
@@ -45,21 +44,18 @@ def klom_attack(
     unlearned: ArrayLike,
     oracles: ArrayLike,
     bins: int = 20,
-    percentile: float = 95,
     seed: int = 0,
     draws: int = 2000,
-    level: float = 0.95,
-) -> Figures:
-    """The percentile of `klom`; its interval is over samples, with these very models.
+) -> Estimate:
+    """The 95th percentile of `klom`; its interval is over samples, with these very models.
 
     >>> margins = [[0.0, 5.0], [1.0, 6.0]]
-    >>> klom_attack(margins, margins)["KLoM"].value
+    >>> klom_attack(margins, margins).value
     0.0
     """
     values = np.sort(klom(unlearned, oracles, bins))
-    statistic = partial(_percentile, percentile=percentile)
-    interval = stratified_bootstrap([values], statistic, seed, draws, level)
-    return by_name(Figure(KLOM, statistic(values), interval))
+    interval = stratified_bootstrap([values], _percentile, seed, draws)
+    return Estimate(KLOM, _percentile(values), interval)
 
 
 def klom(unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20) -> Array:
@@ -92,8 +88,8 @@ def bins_for(models: int) -> int:
     return int(np.clip(round(models**0.5), 2, 20))
 
 
-def _percentile(values: Array, percentile: float) -> float:
-    return float(np.percentile(values, percentile))
+def _percentile(values: Array) -> float:
+    return float(np.percentile(values, 95))
 
 
 def _shares(places: Array, bins: int) -> Array:
@@ -111,7 +107,7 @@ def _divergence(ours: Array, theirs: Array) -> Array:
     return np.maximum(sums, 0.0)
 
 
-def _population(unlearned: Array, oracles: Array, draws: int) -> Figures:
+def _population(unlearned: Array, oracles: Array, draws: int) -> Estimate:
     bins = bins_for(min(len(unlearned), len(oracles)))
     return klom_attack(unlearned, oracles, bins=bins, draws=draws)
 

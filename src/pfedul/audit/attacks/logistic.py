@@ -4,12 +4,11 @@ The population attack of the unlearning literature, for example A. Golatkar, A. 
 S. Soatto, ECCV 2020 (arXiv 2003.02960), on entropies, and M. Kurmanji et al., NeurIPS
 2023 (arXiv 2302.09880), who cross-validate a regression on the loss alone. Here: four
 signals, standardised with the fitting half's statistics, two halves that score each
-other. Scores of two fits are not comparable, and pooling them would bias the AUC
-below 0.5 on noise, so each half is judged by itself and the two are averaged. Each
-half fits the rule for the other, which makes their errors agree; so the ends of the
-two intervals are averaged as well, as if the errors agreed fully: rather too wide
-than too narrow. The direction is fitted: a target that stands out by a *high* loss
-is found as well.
+other. Scores of two fits are not comparable, so each half is judged by itself and the
+two accuracies are averaged. Each half fits the rule for the other, which makes their errors
+agree. The ends of the two intervals are therefore averaged as well, which is rather too wide
+than too narrow. The direction is fitted: a target that stands out by a *high* loss is found
+as well.
 
 Where every sample needs a score of its own (`logistic_scores`), to compare models sample
 by sample, scores become percentiles within their half: two halves of percentiles are
@@ -24,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, half_places, halves
-from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, averaged, by_name
-from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure, share_below
+from pfedul.audit.attacks.base import Attack, Estimate, Pair, View, averaged
+from pfedul.audit.attacks.roc import share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
-from pfedul.audit.attacks.threshold import accuracy_figure
+from pfedul.audit.attacks.threshold import accuracy_estimate
 
 Group = tuple[Array, Array]
 """Features of members and of non-members."""
@@ -40,22 +39,17 @@ def logistic_attack(
     nonmember_labels: ArrayLike,
     seed: int = 0,
     draws: int = 2000,
-    level: float = 0.95,
-) -> Figures:
-    """AUC and balanced accuracy, every sample scored by a regression that never saw it.
+) -> Estimate:
+    """Balanced accuracy, every sample scored by a regression that never saw it.
 
     >>> sure, unsure = [[9.0, 0.0]] * 6, [[0.1, 0.0]] * 6
-    >>> found = logistic_attack(sure, [0] * 6, unsure, [0] * 6)
-    >>> found["AUC"].value, found["balanced accuracy"].value
-    (1.0, 1.0)
+    >>> logistic_attack(sure, [0] * 6, unsure, [0] * 6).value
+    1.0
     """
     inside = halves(features(member_logits, member_labels), seed, "members")
     outside = halves(features(nonmember_logits, nonmember_labels), seed, "non-members")
-    folds = list(zip(inside, outside, strict=True))
-    found = [
-        _judge(fit, tried, seed, draws, level) for fit, tried in ((folds[0], folds[1]), folds[::-1])
-    ]
-    return by_name(*map(averaged, zip(*found, strict=True)))
+    first, second = zip(inside, outside, strict=True)
+    return averaged([_judge(first, second, seed, draws), _judge(second, first, seed, draws)])
 
 
 def logistic_scores(
@@ -107,13 +101,9 @@ def features(logits: ArrayLike, labels: ArrayLike) -> Array:
 _SIGNALS = (loss, entropy, margin, correctness)
 
 
-def _judge(fit: Group, tried: Group, seed: int, draws: int, level: float) -> tuple[Figure, Figure]:
+def _judge(fit: Group, tried: Group, seed: int, draws: int) -> Estimate:
     score = _fitted(fit)
-    inside, outside = score(tried[0]), score(tried[1])
-    return (
-        auc_figure(inside, outside, seed, draws, level),
-        accuracy_figure(inside > 0, outside <= 0, seed, draws, level),
-    )
+    return accuracy_estimate(score(tried[0]) > 0, score(tried[1]) <= 0, seed, draws)
 
 
 def _fitted(group: Group) -> Callable[[Array], Array]:
@@ -134,8 +124,8 @@ def _score(view: View, _references: Sequence[View]) -> Pair:
     return logistic_scores(*_answers(view))
 
 
-def _figure(view: View, draws: int) -> Figure:
-    return logistic_attack(*_answers(view), draws=draws)[BALANCED_ACCURACY.name]
+def _figure(view: View, draws: int) -> Estimate:
+    return logistic_attack(*_answers(view), draws=draws)
 
 
 def _answers(view: View) -> tuple[Array, Whole, Array, Whole]:

@@ -8,16 +8,14 @@ rate off an interpolated curve, here the false alarms are never above what was a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Figure
-from pfedul.audit.attacks.intervals import Interval, clopper_pearson, stratified_bootstrap
+from pfedul.audit.attacks.base import Estimate
+from pfedul.audit.attacks.intervals import clopper_pearson
 from pfedul.base.metric import Metric
-from pfedul.errors import PfedulError
 
 AUC = Metric(
     name="AUC",
@@ -67,20 +65,6 @@ def share_below(scores: Array, others: Array) -> Array:
     return np.asarray((below + not_above) / (2 * len(ranked)), dtype=np.float64)
 
 
-def auc_figure(
-    members: ArrayLike, nonmembers: ArrayLike, seed: int = 0, draws: int = 2000, level: float = 0.95
-) -> Figure:
-    """AUC with its bootstrap interval over samples, members and non-members apart.
-
-    >>> found = auc_figure([3.0, 4.0], [1.0, 2.0])
-    >>> found.value, found.interval
-    (1.0, (1.0, 1.0))
-    """
-    # sorted, so the draws do not depend on the order of samples
-    strata = [np.sort(finite("scores of members", members)), np.sort(_nonmembers(nonmembers))]
-    return Figure(AUC, auc(*strata), stratified_bootstrap(strata, auc, seed, draws, level))
-
-
 def roc(members: ArrayLike, nonmembers: ArrayLike) -> tuple[Array, Array]:
     """False and true positive rates at every threshold, from (0, 0) to (1, 1).
 
@@ -99,43 +83,20 @@ def _share_from(scores: Array, thresholds: Array) -> Array:
     return share
 
 
-@dataclass(frozen=True)
-class LowFalseAlarms:
-    """Members found when few non-members may be accused, both rates with exact intervals."""
-
-    threshold: float
-    tpr: float
-    tpr_interval: Interval
-    fpr: float
-    fpr_interval: Interval
-
-
-def tpr_at_fpr(
-    members: ArrayLike, nonmembers: ArrayLike, fpr: float = 0.01, level: float = 0.95
-) -> LowFalseAlarms:
+def tpr_at_fpr(members: ArrayLike, nonmembers: ArrayLike, fpr: float = 0.01) -> Estimate:
     """Call samples above a threshold members; at most floor(fpr n) of n non-members are.
 
-    Below 1 / fpr non-members none may be accused. The interval of the true positive
-    rate takes the threshold for given; how well so many non-members fix it is in the
-    interval of the false positive rate.
+    With fewer than 1 / fpr non-members, none may be accused. The exact interval takes the
+    threshold for given.
 
-    >>> found = tpr_at_fpr([5, 4, 3, 0], [1, 2, 3, 3], fpr=0.25)
-    >>> found.threshold, found.tpr, found.fpr
-    (3.0, 0.5, 0.0)
+    >>> tpr_at_fpr([5, 4, 3, 0], [1, 2, 3, 3], fpr=0.25).value
+    0.5
     """
     inside, outside = finite("scores of members", members), _nonmembers(nonmembers)
-    if not 0 <= fpr < 1:
-        raise PfedulError(f"The false positive rate must be from 0 to below 1, not {fpr}.")
     allowed = math.floor(fpr * len(outside) + 1e-9)  # 0.29 * 100 is 28.999... in floats
     threshold = np.sort(outside)[::-1][allowed]
-    found, accused = int((inside > threshold).sum()), int((outside > threshold).sum())
-    return LowFalseAlarms(
-        threshold=float(threshold),
-        tpr=found / len(inside),
-        tpr_interval=clopper_pearson(found, len(inside), level),
-        fpr=accused / len(outside),
-        fpr_interval=clopper_pearson(accused, len(outside), level),
-    )
+    found = int((inside > threshold).sum())
+    return Estimate(TPR_AT_1_PERCENT, found / len(inside), clopper_pearson(found, len(inside)))
 
 
 def _nonmembers(scores: ArrayLike) -> Array:

@@ -6,7 +6,7 @@ which an attacker would have to know. Here it is fitted on one half of members a
 non-members, for balanced accuracy, and tried on the other; fitted and tried on the
 same samples it would be right more than half of the time on pure noise. That a
 member has the *lower* loss is given, not fitted: a target that stands out by a high
-loss shows in an AUC below 0.5.
+loss shows in an AUC of its scores below 0.5.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite, halves
-from pfedul.audit.attacks.base import Attack, Figure, Figures, Pair, View, by_name
+from pfedul.audit.attacks.base import Attack, Estimate, Pair, View
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.audit.attacks.roc import BALANCED_ACCURACY, auc_figure
+from pfedul.audit.attacks.roc import BALANCED_ACCURACY
 from pfedul.audit.attacks.signals import loss
 
 
@@ -28,23 +28,19 @@ def threshold_attack(
     nonmember_losses: ArrayLike,
     seed: int = 0,
     draws: int = 2000,
-    level: float = 0.95,
-) -> Figures:
-    """AUC over all samples, and the balanced accuracy of a fitted threshold on fresh ones.
+) -> Estimate:
+    """Balanced accuracy of a fitted threshold on samples that it was not fitted on.
 
-    >>> found = threshold_attack([0.1, 0.2, 0.3, 0.4], [1.1, 1.2, 1.3, 1.4])
-    >>> found["AUC"].value, found["balanced accuracy"].value
-    (1.0, 1.0)
+    >>> threshold_attack([0.1, 0.2, 0.3, 0.4], [1.1, 1.2, 1.3, 1.4]).value
+    1.0
     """
     inside = finite("losses of members", member_losses)
     outside = finite("losses of non-members", nonmember_losses)
     fit_inside, try_inside = halves(inside[:, None], seed, "members")
     fit_outside, try_outside = halves(outside[:, None], seed, "non-members")
     threshold = best_threshold(fit_inside[:, 0], fit_outside[:, 0])
-    hits = [(try_inside[:, 0] <= threshold), (try_outside[:, 0] > threshold)]
-    return by_name(
-        auc_figure(-inside, -outside, seed, draws, level),
-        accuracy_figure(hits[0], hits[1], seed, draws, level),
+    return accuracy_estimate(
+        try_inside[:, 0] <= threshold, try_outside[:, 0] > threshold, seed, draws
     )
 
 
@@ -74,13 +70,13 @@ def balanced_accuracy(member_hits: Array, nonmember_hits: Array) -> float:
     return float((np.mean(member_hits) + np.mean(nonmember_hits)) / 2)
 
 
-def accuracy_figure(
-    member_hits: ArrayLike, nonmember_hits: ArrayLike, seed: int, draws: int, level: float
-) -> Figure:
+def accuracy_estimate(
+    member_hits: ArrayLike, nonmember_hits: ArrayLike, seed: int, draws: int
+) -> Estimate:
     """Balanced accuracy with its bootstrap interval; the fitted rule is taken for given."""
     strata = [np.sort(finite("hits", hits)) for hits in (member_hits, nonmember_hits)]
-    interval = stratified_bootstrap(strata, balanced_accuracy, seed, draws, level)
-    return Figure(BALANCED_ACCURACY, balanced_accuracy(*strata), interval)
+    interval = stratified_bootstrap(strata, balanced_accuracy, seed, draws)
+    return Estimate(BALANCED_ACCURACY, balanced_accuracy(*strata), interval)
 
 
 def _score(view: View, _references: Sequence[View]) -> Pair:
@@ -88,8 +84,8 @@ def _score(view: View, _references: Sequence[View]) -> Pair:
     return -inside, -outside
 
 
-def _figure(view: View, draws: int) -> Figure:
-    return threshold_attack(*_losses(view), draws=draws)[BALANCED_ACCURACY.name]
+def _figure(view: View, draws: int) -> Estimate:
+    return threshold_attack(*_losses(view), draws=draws)
 
 
 def _losses(view: View) -> Pair:

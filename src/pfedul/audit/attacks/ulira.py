@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Figure, Figures, by_name
+from pfedul.audit.attacks.base import Attack, Estimate
 from pfedul.audit.attacks.intervals import Interval
 from pfedul.base.metric import Metric
 from pfedul.base.randomness import numpy_generator
@@ -52,24 +52,19 @@ _SMALLEST_VARIANCE = 1e-12  # models that agree to the bit would give a likeliho
 
 
 def ulira_attack(
-    unlearned: ArrayLike,
-    retrained: ArrayLike,
-    shared_variance: bool | None = None,
-    seed: int = 0,
-    draws: int = 300,
-    level: float = 0.95,
-) -> Figures:
+    unlearned: ArrayLike, retrained: ArrayLike, seed: int = 0, draws: int = 300
+) -> Estimate:
     """Accuracy of the attack on phi of unlearned [models, samples] and retrained models.
 
     >>> unlearned, retrained = [[0.0], [1.0], [2.0], [3.0]], [[10.0], [11.0], [12.0], [13.0]]
-    >>> ulira_attack(unlearned, retrained)["U-LiRA accuracy"].value
+    >>> ulira_attack(unlearned, retrained).value
     1.0
     """
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
-    shared = _fewer_than_needed(left, right) if shared_variance is None else shared_variance
-    accuracy = pair_accuracies(left, right, shared).mean()
+    shared = min(len(left), len(right)) < MODELS_FOR_OWN_VARIANCE
+    accuracy = float(pair_accuracies(left, right, shared).mean())
     strays = _strays(left, right, shared, seed, draws)
-    return by_name(Figure(ACCURACY, float(accuracy), _around(float(accuracy), strays, level)))
+    return Estimate(ACCURACY, accuracy, _around(accuracy, strays))
 
 
 def pair_accuracies(unlearned: Array, retrained: Array, shared_variance: bool = True) -> Array:
@@ -126,10 +121,6 @@ def _called(evidence: Array) -> Array:
     return (np.sign(evidence) + 1) / 2
 
 
-def _fewer_than_needed(unlearned: Array, retrained: Array) -> bool:
-    return min(len(unlearned), len(retrained)) < MODELS_FOR_OWN_VARIANCE
-
-
 def _strays(unlearned: Array, retrained: Array, shared: bool, seed: int, draws: int) -> Array:
     """How far from 0.5 the accuracy is under each relabelling, the true one among them."""
     every = np.concatenate([unlearned, retrained])
@@ -151,15 +142,15 @@ def _relabellings(chosen: int, total: int, seed: int, draws: int) -> Iterator[ND
         yield stream.permutation(true)
 
 
-def _around(accuracy: float, strays: Array, level: float) -> Interval:
-    """The smallest reach that at most 1 - level of the relabellings go beyond."""
+def _around(accuracy: float, strays: Array) -> Interval:
+    """The smallest reach that at most 5 % of the relabellings go beyond."""
     ranked = np.sort(strays)
     # rounding apart, equal strays are equal: a relabelling must not beat itself by a last digit
-    reach = float(ranked[math.ceil(level * len(ranked) - 1e-9) - 1]) + 1e-12
+    reach = float(ranked[math.ceil(0.95 * len(ranked) - 1e-9) - 1]) + 1e-12
     return max(0.0, accuracy - reach), min(1.0, accuracy + reach)
 
 
-def _population(unlearned: Array, oracles: Array, _draws: int) -> Figures:
+def _population(unlearned: Array, oracles: Array, _draws: int) -> Estimate:
     return ulira_attack(unlearned, oracles)  # its draws are relabellings, not a bootstrap
 
 

@@ -12,7 +12,7 @@ import torch
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.ask.surfaces import SURFACES
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.roc import auc
 from pfedul.audit.attacks.threshold import THRESHOLD
 from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
@@ -20,7 +20,7 @@ from pfedul.audit.evidence import curves, measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
 from pfedul.audit.judge.findings import Finding
-from pfedul.audit.judge.paired_test import Comparison
+from pfedul.audit.judge.paired_test import PairedTest
 from pfedul.audit.models import Retrained
 from pfedul.base.threads import one_core
 from pfedul.evaluation import Preservation, preservation
@@ -126,18 +126,18 @@ def _measures(examiner: Examiner, unlearned: Sequence[Answers]) -> list[Row]:
     return rows
 
 
-def _ulira(rows: Sequence[Row]) -> Figure | None:
+def _ulira(rows: Sequence[Row]) -> Estimate | None:
     """The surface on which unlearned models differ most clearly from retrained ones."""
     found = [row for row in rows if row["attack"] == ULIRA.name]
     if not found:
         return None
     worst = max(found, key=lambda row: row["interval"][0])
-    return Figure(ACCURACY, worst["value"], tuple(worst["interval"]))
+    return Estimate(ACCURACY, worst["value"], tuple(worst["interval"]))
 
 
 def test_row(finding: Finding) -> Row:
     """One attack on one surface: its figures, and what they say."""
-    found = finding.comparison
+    found = finding.test
     return {
         "surface": finding.surface,
         "attack": finding.attack,
@@ -153,7 +153,7 @@ def test_row(finding: Finding) -> Row:
     }
 
 
-def _figures(found: Comparison) -> Row:
+def _figures(found: PairedTest) -> Row:
     oracles = {
         f"oracle {number}": figure.as_json() for number, figure in enumerate(found.oracles, start=1)
     }
@@ -161,7 +161,7 @@ def _figures(found: Comparison) -> Row:
     return {**ours, "untouched": _figure_or_none(found.untouched), **oracles}
 
 
-def _figure_or_none(figure: Figure | None) -> Row | None:
+def _figure_or_none(figure: Estimate | None) -> Row | None:
     return None if figure is None else figure.as_json()
 
 

@@ -19,16 +19,16 @@ from pfedul.audit.ask.samples import AuditSamples, labels_of
 from pfedul.audit.ask.surfaces import Surface
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Attack, Figure, averaged
+from pfedul.audit.attacks.base import Attack, Estimate, averaged
 from pfedul.audit.attacks.intervals import DRAWS
-from pfedul.audit.attacks.roc import TPR_AT_1_PERCENT, tpr_at_fpr
+from pfedul.audit.attacks.roc import tpr_at_fpr
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.scores import ScoreBook, references_for
 
 Row = dict[str, Any]
 
 
-def _row(surface: str, attack: str, model: str, figure: Figure, **also: str) -> Row:
+def _row(surface: str, attack: str, model: str, figure: Estimate, **also: str) -> Row:
     metric = figure.metric
     ends = [end if np.isfinite(end) else None for end in (metric.low, metric.high)]
     return {
@@ -64,12 +64,11 @@ def model_measures(
 
 def _figure(
     book: ScoreBook, attack: Attack, surface: str, name: str, models: Mapping[str, Answers]
-) -> Figure:
+) -> Estimate:
     if attack.figure is not None:
         return averaged([attack.figure(view, DRAWS) for view in models[name].views[surface]])
     scores = book.of(attack, surface, models[name], references_for(name, models))
-    rates = map(tpr_at_fpr, scores.members[0], scores.nonmembers[0])
-    return averaged([Figure(TPR_AT_1_PERCENT, rate.tpr, rate.tpr_interval) for rate in rates])
+    return averaged(list(map(tpr_at_fpr, scores.members[0], scores.nonmembers[0])))
 
 
 # Of many models of both kinds
@@ -134,5 +133,5 @@ def _compared(attack: Attack, surface: str, kind: str, margins: Both) -> Iterabl
         pairs["one half of the oracles"] = margins[1][:half], margins[1][half:]
     for model, both in pairs.items():
         if min(map(len, both)) >= attack.fewest:
-            for figure in attack.population(*both, DRAWS).values():
-                yield _row(surface, attack.name, model, figure, **also)
+            figure = attack.population(*both, DRAWS)
+            yield _row(surface, attack.name, model, figure, **also)

@@ -18,12 +18,12 @@ from pfedul.audit.ask.answers import Answers, noisy
 from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface
 from pfedul.audit.attacks import ATTACKS, Attack
-from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS, backdoor_attack
-from pfedul.audit.attacks.base import Figure, averaged
+from pfedul.audit.attacks.backdoor import backdoor_attack
+from pfedul.audit.attacks.base import Estimate, averaged
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures
 from pfedul.audit.judge.findings import Finding, Guard, TriggerFinding, Verdict, passes
-from pfedul.audit.judge.paired_test import compare
+from pfedul.audit.judge.paired_test import paired_test
 from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.judge.verdict import judge
 
@@ -108,7 +108,7 @@ class Examiner:
         tests: int,
     ) -> Finding:
         place, untouched = (attack, surface.name), self.case.untouched
-        found = compare(
+        found = paired_test(
             self.book.folded(*place, model, oracles),
             self.book.of_oracles(*place, oracles),
             None if untouched is None else self.book.folded(*place, untouched, oracles),
@@ -121,7 +121,7 @@ class Examiner:
         self,
         model: Answers,
         oracles: Sequence[Answers] | None = None,
-        ulira: Figure | None = None,
+        ulira: Estimate | None = None,
         held_out: Sequence[Verdict] = (),
         untested: Mapping[str, str] | None = None,
     ) -> Verdict:
@@ -155,15 +155,16 @@ class Examiner:
             None if untouched is None else self.trigger_success(untouched),
         )
 
-    def trigger_success(self, model: Answers) -> Figure:
+    def trigger_success(self, model: Answers) -> Estimate:
         """How often the planted trigger works through the remaining clients' models, averaged."""
         samples = self.case.samples
         assert samples.backdoor is not None
-        found = [
-            backdoor_attack(logits, samples.labels.population, samples.backdoor.label)
-            for logits in model.triggered.values()
-        ]
-        return averaged([figures[TRIGGER_SUCCESS.name] for figures in found])
+        return averaged(
+            [
+                backdoor_attack(logits, samples.labels.population, samples.backdoor.label)
+                for logits in model.triggered.values()
+            ]
+        )
 
     @cached_property
     def held_out(self) -> list[Control]:
@@ -176,7 +177,7 @@ class Examiner:
                 f"held-out oracle {number}",
                 "pass",
                 self.judged(oracle, [other for other in oracles if other is not oracle]),
-                "a retrained model, which never saw the target, judged beside the other oracles",
+                "a retrained model, which never saw the target, judged against the other oracles",
             )
             for number, oracle in enumerate(oracles, start=1)
         ]

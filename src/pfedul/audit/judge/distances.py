@@ -10,8 +10,8 @@ import numpy as np
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Figure, averaged
-from pfedul.audit.attacks.distance import AGREEMENT, KL_FROM_ORACLE, distance_attack
+from pfedul.audit.attacks.base import Estimate, averaged
+from pfedul.audit.attacks.distance import distance_attack
 from pfedul.audit.attacks.intervals import DRAWS
 
 Row = dict[str, Any]
@@ -40,16 +40,14 @@ def distance(model: Answers, oracles: Sequence[Answers], kind: str) -> Row:
 
 def distance_figures(
     model: Answers, oracles: Sequence[Answers], kind: str
-) -> tuple[Figure, Figure]:
+) -> tuple[Estimate, Estimate]:
     """Divergence and agreement, averaged over the oracles."""
     found = [
         distance_attack(_ANSWERED[kind](oracle), _ANSWERED[kind](model), draws=DRAWS)
         for oracle in oracles
     ]
-    return (
-        averaged([one[KL_FROM_ORACLE.name] for one in found]),
-        averaged([one[AGREEMENT.name] for one in found]),
-    )
+    divergences, agreements = zip(*found, strict=True)
+    return averaged(divergences), averaged(agreements)
 
 
 def between_oracles(oracles: Sequence[Answers], kind: str) -> Row | None:

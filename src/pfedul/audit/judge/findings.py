@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.audit.judge.paired_test import Comparison
+from pfedul.audit.judge.paired_test import PairedTest
 
 FORGOTTEN = "forgotten"
 PARTLY = "partly forgotten"
@@ -28,11 +28,11 @@ class Finding:
 
     surface: str
     attack: str
-    comparison: Comparison
+    test: PairedTest
 
     @property
     def finding(self) -> str:
-        return self.comparison.finding
+        return self.test.finding
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Guard:
     Noise on all answers hides every member, and so does damage. Neither is forgetting.
     """
 
-    kl: Figure
+    kl: Estimate
     between_oracles: Interval | None
 
     @property
@@ -57,9 +57,9 @@ class Guard:
 class TriggerFinding:
     """How often the trigger works; only in runs that were trained with one."""
 
-    candidate: Figure
-    oracles: tuple[Figure, ...]
-    untouched: Figure | None = None
+    candidate: Estimate
+    oracles: tuple[Estimate, ...]
+    untouched: Estimate | None = None
 
     @property
     def finding(self) -> str:
@@ -70,11 +70,11 @@ class TriggerFinding:
             return "nothing to see"
         return "within"
 
-    def _works(self, figure: Figure) -> bool:
+    def _works(self, figure: Estimate) -> bool:
         return all(ends(figure)[0] > ends(oracle)[1] for oracle in self.oracles)
 
 
-def ends(figure: Figure) -> Interval:
+def ends(figure: Estimate) -> Interval:
     """The interval of a figure; a figure without one is taken for exact."""
     return figure.interval if figure.interval is not None else (figure.value, figure.value)
 

@@ -40,7 +40,7 @@ from statistics import NormalDist
 import numpy as np
 
 from pfedul.audit.attacks.arrays import Array, finite, same_samples
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import Interval, freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import AUC, share_below
 from pfedul.base.metric import Metric
@@ -99,32 +99,32 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedTest:
     """What one attack says of the candidate; names as in the evidence document.
 
     `spread` is how far one oracle lies from the mean of the others, at most.
     `smallest_visible` is the leak that this test would have seen with 80 % power.
     """
 
-    candidate: Figure
-    oracles: tuple[Figure, ...]
-    untouched: Figure | None
-    difference: Figure
+    candidate: Estimate
+    oracles: tuple[Estimate, ...]
+    untouched: Estimate | None
+    difference: Estimate
     spread: float
-    untouched_difference: Figure | None
-    reduction: Figure | None
+    untouched_difference: Estimate | None
+    reduction: Estimate | None
     smallest_visible: float
     finding: str
 
 
-def compare(
+def paired_test(
     candidate: Scores,
     oracles: Sequence[Scores],
     untouched: Scores | None = None,
     *,
     worst: bool = False,
     tests: int = 1,
-) -> Comparison:
+) -> PairedTest:
     """The candidate compared with oracles and, unless it is after the fact, the untouched model.
 
     The statistic is the AUC, averaged over folds, then over views, or of the view with
@@ -134,11 +134,11 @@ def compare(
     >>> spread_out = np.linspace(0, 1, 50).reshape(1, 1, 50)
     >>> alike = Scores(spread_out, spread_out)
     >>> apart = Scores(spread_out + 0.9, spread_out)
-    >>> compare(alike, [alike, alike], apart).finding
+    >>> paired_test(alike, [alike, alike], apart).finding
     'within'
-    >>> compare(apart, [alike, alike], apart).finding
+    >>> paired_test(apart, [alike, alike], apart).finding
     'leak'
-    >>> compare(alike, [alike, alike], alike).finding
+    >>> paired_test(alike, [alike, alike], alike).finding
     'nothing to see'
     """
     _check(candidate, oracles, untouched, tests)
@@ -148,7 +148,7 @@ def compare(
     difference = references.difference(ours)
     start = None if before is None else references.difference(before)
     reduction = None if before is None else _reduction(before - ours, tests)
-    return Comparison(
+    return PairedTest(
         candidate=_auc(ours),
         oracles=tuple(_auc(oracle) for oracle in references.oracles),
         untouched=None if before is None else _auc(before),
@@ -219,7 +219,7 @@ class _References:
         freedom = freedom_of_sum(parts, (math.inf, self.freedom))
         return math.sqrt(sum(parts)), student_quantile(_quantile(self.tests), freedom)
 
-    def difference(self, model: _Placed) -> Figure:
+    def difference(self, model: _Placed) -> Estimate:
         error, reach = self.errors(model)
         return _figure(DIFFERENCE, (model - self.mean).value, reach * error)
 
@@ -230,14 +230,18 @@ class _References:
         return min(1.0, needed + NormalDist().inv_cdf(_POWER) * error)
 
 
-def _reduction(fallen: _Placed, tests: int) -> Figure:
+def _reduction(fallen: _Placed, tests: int) -> Estimate:
     """How far the AUC fell between these two models: sampling is its only error."""
     error = math.sqrt(fallen.variance)
     return _figure(REDUCTION, fallen.value, student_quantile(_quantile(tests), math.inf) * error)
 
 
 def _finding(
-    auc: Figure, difference: Figure, start: Figure | None, reduction: Figure | None, spread: float
+    auc: Estimate,
+    difference: Estimate,
+    start: Estimate | None,
+    reduction: Estimate | None,
+    spread: float,
 ) -> str:
     """Nothing can be forgotten that was not there: the untouched model is asked as well.
 
@@ -259,18 +263,18 @@ def _finding(
     return "within" if reduced and _ends(difference)[1] < start.value else "unclear"
 
 
-def _stands_out(figure: Figure, least: float) -> bool:
+def _stands_out(figure: Estimate, least: float) -> bool:
     """Beyond 0 with its whole interval, and beyond `least` itself."""
     low, _ = _ends(figure)
     return low > _ROUNDING and figure.value > least + _ROUNDING
 
 
-def _negative(figure: Figure) -> Figure:
+def _negative(figure: Estimate) -> Estimate:
     low, high = _ends(figure)
-    return Figure(figure.metric, -figure.value, (-high, -low))
+    return Estimate(figure.metric, -figure.value, (-high, -low))
 
 
-def _ends(figure: Figure) -> Interval:
+def _ends(figure: Estimate) -> Interval:
     assert figure.interval is not None
     return figure.interval
 
@@ -300,14 +304,16 @@ def _mean(parts: Sequence[_Placed]) -> _Placed:
     )
 
 
-def _auc(placed: _Placed) -> Figure:
+def _auc(placed: _Placed) -> Estimate:
     """With the 95 % interval over samples; where no placement differs it has no width."""
     reach = student_quantile(_quantile(1), math.inf) * math.sqrt(placed.variance)
     return _figure(AUC, placed.value, reach)
 
 
-def _figure(metric: Metric, value: float, reach: float) -> Figure:
-    return Figure(metric, value, (max(metric.low, value - reach), min(metric.high, value + reach)))
+def _figure(metric: Metric, value: float, reach: float) -> Estimate:
+    return Estimate(
+        metric, value, (max(metric.low, value - reach), min(metric.high, value + reach))
+    )
 
 
 def _quantile(tests: int) -> float:

@@ -17,8 +17,8 @@ For rule 5, and after the fact (without the untouched model) for rule 6, nothing
 what the tests can see. Then one of them must be able to see a leak of 0.15 in AUC, else
 there is not enough evidence.
 
-Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA tells unlearned
-from retrained models; or, for rule 6, the answers on other people's samples are far
+Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA distinguishes
+unlearned from retrained models; or, for rule 6, the answers on other people's samples are far
 from an oracle's, because noise or damage on all answers hides members without
 forgetting them.
 
@@ -35,7 +35,7 @@ import math
 from dataclasses import dataclass
 
 from pfedul.audit.attacks import ATTACKS
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.judge.findings import (
     FORGOTTEN,
     NOT_ENOUGH,
@@ -59,14 +59,14 @@ STANDARD_ORACLES = 4
 
 
 @dataclass(frozen=True)
-class Rules:
+class VerdictRules:
     """All that is known of a model, and the rules."""
 
     findings: tuple[Finding, ...]
     oracles: int
     target: str
     guard: Guard | None
-    ulira: Figure | None
+    ulira: Estimate | None
     backdoor: TriggerFinding | None
     held_out: tuple[Verdict, ...]
 
@@ -128,13 +128,13 @@ class Rules:
         return not any(
             found.smallest_visible <= NOTABLE_LEAK
             or (found.finding == "within" and found.untouched is not None)
-            for found in (finding.comparison for finding in self.findings)
+            for found in (finding.test for finding in self.findings)
         )
 
     def doubted(self, verdict: str) -> bool:
-        told = self.ulira is not None and ends(self.ulira)[0] > self.ulira.metric.best
+        distinguishable = self.ulira is not None and ends(self.ulira)[0] > self.ulira.metric.best
         odd = self.guard is not None and self.guard.broken
-        return told or (odd and verdict == FORGOTTEN)
+        return distinguishable or (odd and verdict == FORGOTTEN)
 
     @property
     def strongest(self) -> Finding:
@@ -148,20 +148,20 @@ _BY_GRAVITY = ("nothing to see", "unclear", "within", "below", "reduced leak", "
 
 
 def _distance_from_zero(finding: Finding) -> float:
-    low, high = ends(finding.comparison.difference)
+    low, high = ends(finding.test.difference)
     return max(low, -high)
 
 
 def _weight(finding: Finding) -> tuple[int, float]:
     """First by gravity, then by size: of the difference, or of the leak before the removal."""
-    found = finding.comparison
+    found = finding.test
     gravity = _BY_GRAVITY.index(found.finding)
     if gravity > _BY_GRAVITY.index("within"):
         return gravity, abs(found.difference.value)
     return gravity, (found.untouched_difference or found.difference).value
 
 
-def samples_factor(rules: Rules) -> int:
+def samples_factor(rules: VerdictRules) -> int:
     """The error shrinks with the root of the number of samples, if it comes from samples.
 
     Every undecided test must tell its candidate from the untouched model; where nothing
@@ -170,14 +170,14 @@ def samples_factor(rules: Rules) -> int:
     if rules.undecided:
         return max(math.ceil(_FOR_POWER * _reach(one) ** 2) for one in rules.undecided)
     if rules.findings and rules.blind:
-        best = min(finding.comparison.smallest_visible for finding in rules.findings)
+        best = min(finding.test.smallest_visible for finding in rules.findings)
         return math.ceil((best / NOTABLE_LEAK) ** 2)
     return 1
 
 
 def _reach(finding: Finding) -> float:
     """Half of the wider interval, in units of the leak before the removal."""
-    found = finding.comparison
+    found = finding.test
     assert found.untouched_difference is not None
     assert found.reduction is not None
     widths = [high - low for low, high in map(ends, (found.difference, found.reduction))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pfedul.audit.attacks import ATTACKS
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.judge.findings import (
     FORGOTTEN,
     NOT_ENOUGH,
@@ -19,8 +19,8 @@ from pfedul.audit.judge.findings import (
     TriggerFinding,
     ends,
 )
-from pfedul.audit.judge.paired_test import Comparison
-from pfedul.audit.judge.rules import FEWEST_ORACLES, STANDARD_ORACLES, Rules, samples_factor
+from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.rules import FEWEST_ORACLES, STANDARD_ORACLES, VerdictRules, samples_factor
 
 SURFACES: Mapping[str, str] = {
     "remaining": "the remaining clients' models",
@@ -30,12 +30,12 @@ SURFACES: Mapping[str, str] = {
     "shared": "the shared model",
 }
 MEANINGS: Mapping[str, str] = {
-    "leak": "told from retraining",
-    "reduced leak": "told from retraining, though less than before the removal",
-    "within": "not told from retraining",
+    "leak": "distinguishable from retraining",
+    "reduced leak": "distinguishable from retraining, though less than before the removal",
+    "within": "not distinguishable from retraining",
     "below": "below retraining and below 0.5, so the samples stand out as well",
-    "unclear": "told neither from retraining nor from the model before the removal",
-    "nothing to see": "already before the removal not told from retraining",
+    "unclear": "distinguishable neither from retraining nor from the model before the removal",
+    "nothing to see": "not distinguishable from retraining even before the removal",
 }
 
 
@@ -48,43 +48,43 @@ def surface(name: str) -> str:
     return SURFACES.get(name, name)
 
 
-def number(figure: Figure, decimals: int = 2) -> str:
+def number(figure: Estimate, decimals: int = 2) -> str:
     """A figure with its interval.
 
     >>> from pfedul.audit.attacks.roc import AUC
-    >>> number(Figure(AUC, 0.71, (0.65, 0.77)))
+    >>> number(Estimate(AUC, 0.71, (0.65, 0.77)))
     '0.71 (0.65 to 0.77)'
     """
     low, high = ends(figure)
     return f"{figure.value:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
 
 
-def auc_and_retraining(comparison: Comparison) -> str:
+def auc_and_retraining(test: PairedTest) -> str:
     """The candidate's AUC, the oracles', and the one before the removal if it is known."""
-    words = f"AUC {number(comparison.candidate)} where retraining gives {retrained(comparison):.2f}"
-    if comparison.untouched is not None:
-        words += f"; before the removal it was {comparison.untouched.value:.2f}"
+    words = f"AUC {number(test.candidate)} where retraining gives {retrained(test):.2f}"
+    if test.untouched is not None:
+        words += f"; before the removal it was {test.untouched.value:.2f}"
     return words
 
 
-def retrained(comparison: Comparison) -> float:
+def retrained(test: PairedTest) -> float:
     """Mean AUC of the oracles."""
-    return sum(oracle.value for oracle in comparison.oracles) / len(comparison.oracles)
+    return sum(oracle.value for oracle in test.oracles) / len(test.oracles)
 
 
-def power(comparison: Comparison) -> str:
+def power(test: PairedTest) -> str:
     """What the test would have missed in more than one case of five."""
-    if comparison.smallest_visible >= 1 - retrained(comparison):
+    if test.smallest_visible >= 1 - retrained(test):
         return "Even a large leak might not have been seen"
-    return f"A leak below {comparison.smallest_visible:.2f} in AUC might not have been seen"
+    return f"A leak below {test.smallest_visible:.2f} in AUC might not have been seen"
 
 
 def reason(finding: Finding) -> str:
     """One line for each test."""
-    found = finding.comparison
+    found = finding.test
     meaning = MEANINGS[found.finding]
     if found.finding == "within" and found.untouched is not None:
-        meaning += ", but told from the model before the removal"
+        meaning += ", but distinguishable from the model before the removal"
     return (
         f"Through {surface(finding.surface)}, {ATTACKS[finding.attack].title}: "
         f"{auc_and_retraining(found)}. Difference {number(found.difference, 3)}, "
@@ -123,13 +123,14 @@ def guard_reason(guard: Guard) -> str:
     return words + "."
 
 
-def ulira_reason(accuracy: Figure) -> str:
+def ulira_reason(accuracy: Estimate) -> str:
     """Whether unlearned models as such are distinguishable from retrained ones."""
-    told = "told apart" if ends(accuracy)[0] > accuracy.metric.best else "not told apart"
-    return f"U-LiRA accuracy {number(accuracy)}: unlearned and retrained models are {told}."
+    words = "are" if ends(accuracy)[0] > accuracy.metric.best else "are not"
+    start = f"U-LiRA accuracy {number(accuracy)}: unlearned and retrained models"
+    return f"{start} {words} distinguishable."
 
 
-def verdict_sentence(rules: Rules, verdict: str) -> str:
+def verdict_sentence(rules: VerdictRules, verdict: str) -> str:
     if rules.oracles < FEWEST_ORACLES or not rules.findings:
         return (
             f"With {_count(rules.oracles, 'oracle')} and {_count(len(rules.findings), 'test')} "
@@ -137,18 +138,18 @@ def verdict_sentence(rules: Rules, verdict: str) -> str:
         )
     by_check = verdict in (NOT_FORGOTTEN, PARTLY) and not rules.standing
     main = _decided_by_a_check(rules) if by_check else _decided_by_attacks(rules, verdict)
-    return f"{main} {power(rules.strongest.comparison)}."
+    return f"{main} {power(rules.strongest.test)}."
 
 
-def _decided_by_attacks(rules: Rules, verdict: str) -> str:
+def _decided_by_attacks(rules: VerdictRules, verdict: str) -> str:
     """What holds of the strongest test."""
     found = rules.strongest
     opening = _OPENINGS["false alarm" if verdict == NOT_ENOUGH and rules.fallen else verdict]
     who = opening.format(through=surface(found.surface), whose=rules.target)
-    return f"{who}: {auc_and_retraining(found.comparison)}."
+    return f"{who}: {auc_and_retraining(found.test)}."
 
 
-def _decided_by_a_check(rules: Rules) -> str:
+def _decided_by_a_check(rules: VerdictRules) -> str:
     """What the attacks did not see: the trigger, noise or damage, and the unlearned model."""
     if rules.backdoor is not None and rules.backdoor.finding == "leak":
         reason = backdoor_reason(rules.backdoor)
@@ -161,15 +162,15 @@ def _decided_by_a_check(rules: Rules) -> str:
 
 
 _OPENINGS = {
-    FORGOTTEN: "Through {through}, {whose}'s samples cannot be told from others any better "
-    "than after retraining",
-    PARTLY: "Through {through}, {whose}'s samples can still be told from others, though less "
-    "than before",
-    NOT_FORGOTTEN: "Through {through}, {whose}'s samples can still be told from others",
+    FORGOTTEN: "Through {through}, {whose}'s samples cannot be distinguished from others any "
+    "better than after retraining",
+    PARTLY: "Through {through}, {whose}'s samples can still be distinguished from others, "
+    "though less than before",
+    NOT_FORGOTTEN: "Through {through}, {whose}'s samples can still be distinguished from others",
     OVER_FORGOTTEN: "Through {through}, {whose}'s samples stand out as less familiar than they "
     "are to a retrained model",
-    NOTHING_TO_FORGET: "Even before the removal {whose}'s samples could not be told from others "
-    "any better than after retraining, which is good to know; nearest to it came {through}",
+    NOTHING_TO_FORGET: "Even before the removal {whose}'s samples could not be distinguished from "
+    "others any better than after retraining, which is good to know; nearest to it came {through}",
     NOT_ENOUGH: "The evidence does not decide whether {whose} is forgotten, least of all through "
     "{through}",
     "false alarm": "Something stands out about {whose}, but no more than about a retrained model "
@@ -177,7 +178,7 @@ _OPENINGS = {
 }
 
 
-def reasons(rules: Rules) -> Iterable[str]:
+def reasons(rules: VerdictRules) -> Iterable[str]:
     yield from map(reason, rules.findings)
     if rules.backdoor is not None:
         yield backdoor_reason(rules.backdoor)
@@ -189,7 +190,7 @@ def reasons(rules: Rules) -> Iterable[str]:
         yield _held_out_reason(rules)
 
 
-def _held_out_reason(rules: Rules) -> str:
+def _held_out_reason(rules: VerdictRules) -> str:
     alarms = len(rules.false_alarms)
     if not alarms:
         return f"Of {_count(len(rules.held_out), 'held-out oracle')} none was accused."
@@ -201,7 +202,7 @@ def _held_out_reason(rules: Rules) -> str:
     )
 
 
-def limits(rules: Rules, untested: Mapping[str, str]) -> Iterable[str]:
+def limits(rules: VerdictRules, untested: Mapping[str, str]) -> Iterable[str]:
     yield (
         "This is evidence about these attacks, these samples and these oracles, not a proof; "
         "another attack may see more."
@@ -210,7 +211,7 @@ def limits(rules: Rules, untested: Mapping[str, str]) -> Iterable[str]:
     yield f"The spread of retraining is known from {_count(rules.oracles, 'oracle')}" + (
         "; with so few it is largely guessed." if rules.oracles < STANDARD_ORACLES else "."
     )
-    if rules.findings and all(one.comparison.untouched is None for one in rules.findings):
+    if rules.findings and all(one.test.untouched is None for one in rules.findings):
         yield "Without the model before the removal it is not known what there was to forget."
     if rules.guard is None:
         yield "Whether the answers to other people's samples are sound was not checked."
@@ -218,7 +219,7 @@ def limits(rules: Rules, untested: Mapping[str, str]) -> Iterable[str]:
         yield f"Not tested: {surface(name)} ({why})."
 
 
-def needed(rules: Rules) -> Iterable[str]:
+def needed(rules: VerdictRules) -> Iterable[str]:
     if not rules.findings:
         yield "At least one attack on one surface that can be tested."
     more = max(STANDARD_ORACLES, 2 * rules.oracles)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pfedul.audit.attacks.base import Figure
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.judge import sentences
 from pfedul.audit.judge.findings import NOT_ENOUGH, Finding, Guard, TriggerFinding, Verdict
-from pfedul.audit.judge.rules import Rules
+from pfedul.audit.judge.rules import VerdictRules
 
 
 def judge(
@@ -16,7 +16,7 @@ def judge(
     oracles: int,
     target: str = "the client",
     guard: Guard | None = None,
-    ulira: Figure | None = None,
+    ulira: Estimate | None = None,
     backdoor: TriggerFinding | None = None,
     held_out: Sequence[Verdict] = (),
     untested: Mapping[str, str] | None = None,
@@ -26,7 +26,7 @@ def judge(
     >>> judge([], oracles=0).verdict
     'not enough evidence'
     """
-    rules = Rules(tuple(findings), oracles, target, guard, ulira, backdoor, tuple(held_out))
+    rules = VerdictRules(tuple(findings), oracles, target, guard, ulira, backdoor, tuple(held_out))
     verdict = rules.verdict()
     return Verdict(
         verdict=verdict,
@@ -34,5 +34,5 @@ def judge(
         reasons=tuple(sentences.reasons(rules)),
         limits=tuple(sentences.limits(rules, untested or {})),
         needed=tuple(sentences.needed(rules)) if verdict == NOT_ENOUGH else (),
-        strayed=max((abs(one.comparison.difference.value) for one in rules.accusing), default=0.0),
+        strayed=max((abs(one.test.difference.value) for one in rules.accusing), default=0.0),
     )

@@ -1,14 +1,14 @@
 """Budgeted retraining: retraining that is stopped at the CPU time that pFedUL would use.
 
-A control for what speed is worth: if training anew for as long does as well, nothing was
-gained. Rounds are of one local epoch; when the rest of the budget is no whole round, each
+A control for what speed is worth: if training from scratch for as long does as well, nothing
+was gained. Rounds are of one local epoch; when the rest of the budget is less than a round, each
 client trains on as many batches as fit. What clients and batches take is found out by a few
 short rounds that are thrown away, and corrected by every round that was really trained. These
 trials are not paid for, nor are making the folder of the new federation and reading it back:
 pFedUL has nothing of the kind, and the question is what training could do in its time.
 
-CPU time is measured, so that the same request does not end with the same bits, and a
-killed one starts over. `rounds` and `steps` in place of a budget make it repeatable.
+CPU time is measured, so the same request does not end with the same bits, and a killed
+one starts over. `rounds` and `steps` in place of a budget make it repeatable.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def check(ctx: Context, options: BudgetOptions) -> None:
 
 
 _LEAST = 1e-9
-"""CPU seconds of a batch: a bound from below, so that no number of batches is free."""
+"""CPU seconds of a batch: at least this, or batches could be free."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def fitted_prices(rounds: Sequence[MeasuredRound]) -> Prices:
 
 
 def _fitted(rounds: Sequence[MeasuredRound]) -> tuple[float, float]:
-    """Of a client and of a batch, so that both together come closest to what was seen."""
+    """Prices of a client and of a batch that fit the measured rounds best."""
     counts = np.array([(one.clients, one.batches) for one in rounds], dtype=float)
     cost = np.array([one.cpu_seconds for one in rounds])
     client, batch = np.linalg.lstsq(counts, cost)[0]

@@ -10,9 +10,9 @@ What differs from the published code. Its pseudo-inverse leaves small singular
 values as they are, where they must become zero, and works in single precision; ours
 is in double. Its README's rate of 1e-6 makes post-training stand still; ours is a
 share of the training rate. It weighs clients alike, ours by samples as everywhere.
-Its 100 + 100 rounds are meant for 2000 rounds of training: 10 + 10 here, so that
-forgetting is not longer than training anew. Normalisation statistics stand still,
-so that all gradients are of one and the same function; the authors' models have none.
+Its 100 + 100 rounds are meant for 2000 rounds of training: 10 + 10 here, or
+forgetting would take longer than retraining. Normalisation statistics stand still,
+so all gradients are of one and the same function; the authors' models have none.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Zhong et al., CVPR 2025, arXiv 2502.20709. One round finds the critical layers (
 to 13): each client trains once from the shared tensors as they are, and layers are put
 in order of how far they then moved. On the first of them an adapter is trained by the
 remaining clients, everything else frozen. Unlike the published code the layers are found
-and not written down in advance, the sparse adapter of the paper is there beside the code's
+and not written down in advance, the sparse adapter of the paper is available as well as the code's
 LoRA, means are weighted, and normalisation statistics stand still. Personal tensors are
 never candidates, and stay as they are.
 
-The result is merged: a run that kept the frozen tensors beside the adapter would still
+The result is merged: a run that kept the frozen tensors next to the adapter would still
 hold the target, for whoever drops the adapter. `pfedul.adapters` has the reversible pair.
 """
 

@@ -3,7 +3,7 @@
 A baseline of the pFedUL paper, which gives 20 rounds and nothing else. Here a round
 is one pass of the target over its own samples, through its own personal part, with
 the gradient turned round; several targets ascend from the same tensors and their
-results are averaged. The loss has no upper bound, so that ascent with the rate of
+results are averaged. The loss has no upper bound, so ascent with the rate of
 training ends in values that are not finite: gradients are clipped and steps are small.
 """
 

@@ -1,6 +1,6 @@
 """Retrain: the run's own configuration, from its own initial tensors, without the targets.
 
-What every other method is measured against. It is trained with the run's seed, so that
+What every other method is measured against. It is trained with the run's seed, so
 initial weights and the draws of the remaining clients are those of the run: what comes out
 is, bit for bit, the federation that these clients would have made by themselves. Only who
 takes part in a round of partial participation differs, where a target was among them.

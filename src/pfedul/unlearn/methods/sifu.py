@@ -14,7 +14,7 @@ training, the bound says nothing of them. Rounds after the noise are covered as 
 depend on nothing else that has seen the target: under FedAvg, and under Ditto, whose shared
 model is trained by itself. (Normalisation reads no statistics in training.) Elsewhere they train
 through personal parts that were fitted to models with the target in them.
-After a removal of any kind the record begins anew: the branches of several requests, of
+After a removal of any kind the record starts again: the branches of several requests, of
 which the paper goes back to the right one, would keep models with targets in them.
 """
 
@@ -88,9 +88,9 @@ def _covered(ctx: Context, start: Tensors, rounds: int) -> str:
             f"through {' and '.join(parts)} that come from rounds with the target, so that neither "
             "the shared tensors nor personal parts as they are now are covered"
         )
-    beside = [_STATISTICS] if moved else []
-    beside += ["personal parts of the others are not covered"] if split.personal else []
-    return "; ".join([f"{words} the shared parameters", *beside])
+    limits = [_STATISTICS] if moved else []
+    limits += ["personal parts of the others are not covered"] if split.personal else []
+    return "; ".join([f"{words} the shared parameters", *limits])
 
 
 _STATISTICS = (

@@ -17,7 +17,7 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
-class View:
+class Observation:
     """Of one batch: `features` is what the head was given."""
 
     logits: Tensor
@@ -37,7 +37,7 @@ class Lens:
     _features: list[Tensor] = field(default_factory=list)
     _maps: list[Tensor] = field(default_factory=list)
 
-    def look(self, tensors: Mapping[str, Tensor], x: Tensor) -> View:
+    def look(self, tensors: Mapping[str, Tensor], x: Tensor) -> Observation:
         self._features.clear()
         self._maps.clear()
         known = {*dict(self.model.named_parameters()), *dict(self.model.named_buffers())}
@@ -49,7 +49,7 @@ class Lens:
                 f"The head '{self.head}' is not called with one tensor, so that there are no "
                 "features to compare; choose another method ('pfedul methods')."
             )
-        return View(logits, self._features[-1], tuple(self._maps))
+        return Observation(logits, self._features[-1], tuple(self._maps))
 
     def note_features(self, _module: nn.Module, inputs: tuple[Any, ...]) -> None:
         if inputs and isinstance(inputs[0], Tensor):

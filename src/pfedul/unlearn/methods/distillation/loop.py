@@ -18,7 +18,7 @@ from torch.func import functional_call
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, norm
 from pfedul.unlearn.methods.distillation.generator import noise
-from pfedul.unlearn.methods.distillation.lens import Lens, View
+from pfedul.unlearn.methods.distillation.lens import Lens, Observation
 from pfedul.unlearn.methods.distillation.losses import (
     Moments,
     adam_step,
@@ -56,7 +56,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class State:
+class DistilState:
     """All that changes."""
 
     student: Tensors
@@ -65,14 +65,16 @@ class State:
 
 
 @dataclass(frozen=True)
-class Answers:
+class TeacherAnswers:
     """The teachers' answers on one batch: personal features of targets, views of remaining."""
 
     targets: list[Tensor]
-    remaining: list[View]
+    remaining: list[Observation]
 
 
-def iterate(parts: Parts, state: State, options: DistilOptions, seed: int, number: int) -> State:
+def iterate(
+    parts: Parts, state: DistilState, options: DistilOptions, seed: int, number: int
+) -> DistilState:
     """One batch: `student_steps` of the student, then one of the generator.
 
     `number` is the step of the generator's optimiser and the place of its random draws.
@@ -81,12 +83,12 @@ def iterate(parts: Parts, state: State, options: DistilOptions, seed: int, numbe
     z = noise(options.batch, parts.dtype, seed, number)
     with torch.no_grad():
         x = functional_call(parts.generator, state.generator, (z,))
-        answers = Answers(target_features(parts, x), remaining_views(parts, chosen, x))
+        answers = TeacherAnswers(target_features(parts, x), remaining_views(parts, chosen, x))
     student = state.student
     for _ in range(options.student_steps):
         student = student_step(parts, chosen, student, answers, x, options)
     generator, moments = generator_step(parts, chosen, student, answers, state, z, options, number)
-    return State(student, generator, moments)
+    return DistilState(student, generator, moments)
 
 
 def draw_remaining(branches: Sequence[Branch], count: int, seed: int, number: int) -> list[Branch]:
@@ -101,12 +103,12 @@ def target_features(parts: Parts, x: Tensor) -> list[Tensor]:
     return [branch.gate * _teacher(parts, branch, x).features for branch in parts.targets]
 
 
-def remaining_views(parts: Parts, remaining: Sequence[Branch], x: Tensor) -> list[View]:
+def remaining_views(parts: Parts, remaining: Sequence[Branch], x: Tensor) -> list[Observation]:
     """T_R: what the models of these remaining clients answered before."""
     return [_teacher(parts, branch, x) for branch in remaining]
 
 
-def _teacher(parts: Parts, branch: Branch, x: Tensor) -> View:
+def _teacher(parts: Parts, branch: Branch, x: Tensor) -> Observation:
     return parts.lens.look({**parts.old, **branch.personal}, x)
 
 
@@ -114,7 +116,7 @@ def student_step(
     parts: Parts,
     remaining: Sequence[Branch],
     student: Tensors,
-    answers: Answers,
+    answers: TeacherAnswers,
     x: Tensor,
     options: DistilOptions,
 ) -> Tensors:
@@ -130,8 +132,8 @@ def generator_step(
     parts: Parts,
     remaining: Sequence[Branch],
     student: Tensors,
-    answers: Answers,
-    state: State,
+    answers: TeacherAnswers,
+    state: DistilState,
     z: Tensor,
     options: DistilOptions,
     number: int,
@@ -144,7 +146,7 @@ def generator_step(
     x = functional_call(parts.generator, leaves, (z,))
     beta = options.beta if options.gen_obj == "lf+kd" else 0.0
     # Views without weight in the loss need not be asked for again with a way back to x.
-    answers = Answers(
+    answers = TeacherAnswers(
         target_features(parts, x),
         remaining_views(parts, remaining, x) if beta else answers.remaining,
     )
@@ -166,7 +168,7 @@ def loss(
     parts: Parts,
     remaining: Sequence[Branch],
     student: Mapping[str, Tensor],
-    answers: Answers,
+    answers: TeacherAnswers,
     x: Tensor,
     weights: Weights,
     tau: float,

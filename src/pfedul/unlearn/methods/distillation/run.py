@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pfedul.base.randomness import derive_seed, random_stream
-from pfedul.base.tensors import Tensors
+from pfedul.base.tensors import Tensors, packed, part_of
 from pfedul.personalization.base import Job
 from pfedul.protocol import ClientResult
 from pfedul.split import head_of
@@ -26,10 +26,9 @@ from pfedul.unlearn.methods.distillation.gates import (
 )
 from pfedul.unlearn.methods.distillation.generator import generator_for, parameters_of
 from pfedul.unlearn.methods.distillation.lens import Lens, lens_on
-from pfedul.unlearn.methods.distillation.loop import Branch, Parts, State, iterate
+from pfedul.unlearn.methods.distillation.loop import Branch, DistilState, Parts, iterate
 from pfedul.unlearn.methods.distillation.losses import Moments, no_moments
 from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.packing import packed, part_of
 from pfedul.unlearn.training import options_from
 
 Gates = Mapping[str, Tensor]
@@ -146,11 +145,11 @@ def _parts(
         yield Parts(lens, generator, dict(ctx.shared), start, targets, remaining, like.dtype)
 
 
-def first_state(student: Tensors, generator: Tensors) -> State:
-    return State(student, generator, no_moments(generator))
+def first_state(student: Tensors, generator: Tensors) -> DistilState:
+    return DistilState(student, generator, no_moments(generator))
 
 
-def _note(state: State) -> Tensors:
+def _note(state: DistilState) -> Tensors:
     return packed(
         student=state.student,
         generator=state.generator,
@@ -159,9 +158,9 @@ def _note(state: State) -> Tensors:
     )
 
 
-def _state(noted: Tensors) -> State:
+def _state(noted: Tensors) -> DistilState:
     moments = Moments(part_of(noted, "first"), part_of(noted, "second"))
-    return State(part_of(noted, "student"), part_of(noted, "generator"), moments)
+    return DistilState(part_of(noted, "student"), part_of(noted, "generator"), moments)
 
 
 # By the remaining clients
@@ -207,7 +206,7 @@ def distil(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientResult:
     options = options_from(DistilOptions, how)
     seed = derive_seed(how["seed"], "round", how["round"])
     generator = part_of(extra, "generator")
-    state = State(part_of(extra, "student"), generator, no_moments(generator))
+    state = DistilState(part_of(extra, "student"), generator, no_moments(generator))
     with lens_on(job.model, how["head"]) as lens:
         parts = _parts_at_client(job, lens, how, extra)
         for number in range(1, options.iterations_per_round + 1):

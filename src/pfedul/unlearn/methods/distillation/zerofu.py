@@ -7,7 +7,7 @@ student's features and the target's differ most, and the student pulls its own t
 
 Personalised: the student is the shared part alone. The original draws it at random and
 serves one remaining client; frozen personal parts cannot be fitted by a random basis of
-features, so that it starts from the shared tensors as they are and is distilled through
+features, so it starts from the shared tensors as they are and is distilled through
 the personal parts of all remaining clients in turn. Runs are trained without ZeroFU's
 condition module: label distributions enter by a fixed gate (`distillation.gates`).
 """
