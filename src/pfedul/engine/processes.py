@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import connection as mp_connection
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import IO
 
 import cloudpickle
 import torch
@@ -155,18 +156,10 @@ class ProcessesEngine:
         self._end_worker(worker)
 
     def _start_worker(self) -> Worker:
-        ours, theirs = socket.socketpair()
-        alive, lifeline = os.pipe()
         buffers = [SharedBuffer() for _ in range(BUFFERS_PER_WORKER)]
-        descriptors = [theirs.fileno(), alive, self._data.descriptor, self._shared.descriptor]
-        descriptors += [buffer.descriptor for buffer in buffers]
-        command = [sys.executable, "-P", "-m", "pfedul.engine.worker", *map(str, descriptors)]
-        process = subprocess.Popen(
-            command, pass_fds=descriptors, env=worker_environment(), stdin=subprocess.DEVNULL
-        )
-        theirs.close()
-        os.close(alive)
-        worker = Worker(process, Connection(ours.detach()), lifeline, buffers)
+        inherited = [buffer.descriptor for buffer in (self._data, self._shared, *buffers)]
+        child = start_child("pfedul.engine.worker", inherited)
+        worker = Worker(*child, buffers)
         with suppress(OSError):  # it died at once; its first order will find out
             worker.line.send(self._setup)
         return worker
@@ -187,6 +180,30 @@ class ProcessesEngine:
             self._end_worker(worker)
         self._data.close()
         self._shared.close()
+
+
+def start_child(
+    module: str, inherited: Sequence[int], output: IO[bytes] | None = None, **variables: str
+) -> tuple[subprocess.Popen[bytes], Connection, int]:
+    """Start a module that is called with descriptors: its line to us, its lifeline, `inherited`.
+
+    Returns the process, our end of the line, and of the lifeline, which is never written to.
+    `output` takes what it prints; `variables` are added to its environment.
+    """
+    ours, theirs = socket.socketpair()
+    alive, lifeline = os.pipe()
+    descriptors = [theirs.fileno(), alive, *inherited]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *map(str, descriptors)],
+        pass_fds=descriptors,
+        env={**worker_environment(), **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
+    theirs.close()
+    os.close(alive)
+    return process, Connection(ours.detach()), lifeline
 
 
 def pickle_bench(bench: Workbench) -> bytes:

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import Tensors
 from pfedul.base.threads import warm_up
 from pfedul.client import Scratch, perform, scratch_of
 from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, attach_data, make_answer
@@ -33,7 +34,7 @@ def serve(
     """Answer orders until the engine hangs up."""
     setup: Setup = line.recv()
     try:
-        bench, scratch = set_up(setup, data)
+        bench, scratch = set_up(setup, data.read(setup.data))
     except Exception as error:
         line.send(failure("Setting up the model and the data", error))
         return
@@ -42,12 +43,12 @@ def serve(
         line.send(carry_out(order, bench, scratch, shared, own[order.buffer]))
 
 
-def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
+def set_up(setup: Setup, data: Tensors) -> tuple[Workbench, Scratch]:
     """The bench with its data attached, and a model of its own."""
     torch.set_default_dtype(setup.default_dtype)
     warm_up()
     bench = unpickle_bench(setup.bench)
-    bench = replace(bench, data=attach_data(bench.data, data, setup.data))
+    bench = replace(bench, data=attach_data(bench.data, data))
     return bench, scratch_of(bench)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,13 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
+
+    @staticmethod
+    def of(caption: str, rows: Iterable[Mapping[str, str]], words: int = 1) -> Table:
+        """From rows that map each column's title to its text."""
+        items = list(rows)
+        head = tuple(items[0]) if items else ()
+        return Table(caption, head, tuple(tuple(row.values()) for row in items), words)
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,24 @@ class Section:
     name: str
     title: str
     blocks: tuple[Block, ...]
+
+    @staticmethod
+    def of(name: str, title: str, blocks: Iterable[Block]) -> Section:
+        """Without blocks that have no content, and headings that nothing follows."""
+        kept: list[Block] = []
+        for block in reversed([block for block in blocks if _has_content(block)]):
+            if not isinstance(block, Heading) or (kept and not isinstance(kept[-1], Heading)):
+                kept.append(block)
+        return Section(name, title, tuple(reversed(kept)))
+
+
+def _has_content(block: Block) -> bool:
+    match block:
+        case Items(content) | Facts(content) | Gallery(_, content):
+            return bool(content)
+        case Table():
+            return bool(block.rows)
+    return True
 
 
 @dataclass(frozen=True)

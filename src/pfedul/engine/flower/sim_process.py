@@ -6,9 +6,7 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pfedul.engine.messages import Failure, Setup
-from pfedul.engine.processes import as_error, worker_environment
+from pfedul.engine.processes import as_error, start_child
 from pfedul.errors import PfedulError
 from pfedul.protocol import Reply, Task
 
@@ -84,17 +82,9 @@ def start_simulator(data: int) -> Simulator:
     """A new process that inherits the descriptor of the clients' data."""
     folder = Path(tempfile.mkdtemp(prefix="pfedul-", dir=_short_folder()))
     words = (folder / "stderr").open("w+b")
-    ours, theirs = socket.socketpair()
-    alive, lifeline = os.pipe()
-    descriptors = [theirs.fileno(), alive, data]
-    module = ["-P", "-m", "pfedul.engine.flower.sim_server"]
-    command = [sys.executable, *module, *map(str, descriptors)]
-    environment = {**worker_environment(), **_ray_environment(), "FLWR_HOME": str(folder)}
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": words, "stderr": words}
-    process = subprocess.Popen(command, pass_fds=descriptors, env=environment, **streams)
-    theirs.close()
-    os.close(alive)
-    return Simulator(process, Connection(ours.detach()), lifeline, folder, words)
+    module, home = "pfedul.engine.flower.sim_server", {"FLWR_HOME": str(folder)}
+    child = start_child(module, [data], words, **_ray_environment(), **home)
+    return Simulator(*child, folder, words)
 
 
 def _short_folder() -> str:

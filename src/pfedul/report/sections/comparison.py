@@ -6,7 +6,7 @@ from pfedul.base.text import number, with_interval
 from pfedul.report.blocks import Block, Figure, Gallery, Table, Text
 from pfedul.report.material import Json, Material
 from pfedul.report.plots.rows import Row, Scale, common_ends, rows_figure
-from pfedul.report.sections.models import in_words, marks_of, model_rows, three_cells
+from pfedul.report.sections.models import in_words, marks_of, model_cells, model_rows
 from pfedul.report.style import legend_of
 
 FINDINGS = {
@@ -80,30 +80,25 @@ def _finding(test: Json) -> str:
 
 
 def _figures_table(tests: list[Json]) -> Table:
-    head = ("surface", "attack", "measure", "candidate", "oracles", "untouched")
-    rows = tuple(
-        (test["surface"], test["attack"], test["metric"], *three_cells(test["figures"]))
+    rows = [
+        {"surface": test["surface"], "attack": test["attack"], "measure": test["metric"]}
+        | model_cells(test["figures"])
         for test in tests
-    )
-    return Table("What each attack reached", head, rows, words=3)
+    ]
+    return Table.of("What each attack reached", rows, words=3)
 
 
 def _judgement_table(tests: list[Json]) -> Table:
-    head = (
-        *("surface", "attack", "finding", "difference to oracles", "spread of oracles"),
-        *("smallest visible leak", "less than untouched by"),
-    )
-    rows = tuple(_judgement(test) for test in tests)
-    return Table("What the verdict rests on", head, rows, words=3)
-
-
-def _judgement(test: Json) -> tuple[str, ...]:
-    return (
-        test["surface"],
-        test["attack"],
-        _finding(test),
-        with_interval(test["difference"], sign=True),
-        number(test.get("spread")),
-        number(test.get("smallest_visible")),
-        with_interval(test.get("reduction"), sign=True),
-    )
+    rows = [
+        {
+            "surface": test["surface"],
+            "attack": test["attack"],
+            "finding": _finding(test),
+            "difference to oracles": with_interval(test["difference"], sign=True),
+            "spread of oracles": number(test.get("spread")),
+            "smallest visible leak": number(test.get("smallest_visible")),
+            "less than untouched by": with_interval(test.get("reduction"), sign=True),
+        }
+        for test in tests
+    ]
+    return Table.of("What the verdict rests on", rows, words=3)

@@ -112,20 +112,18 @@ def _draw_map(figure: Any, scores: dict[str, list[float]], names: list[str]) -> 
 
 
 def _table(plan: Json) -> Table:
-    head = ("layer", "corrected", "parameters", "score", "relative change", "share at the bound")
-    rows = tuple(_row(layer) for layer in plan["layers"])
-    return Table("The layers of the plan", head, rows, words=2)
+    return Table.of("The layers of the plan", [_row(layer) for layer in plan["layers"]], words=2)
 
 
-def _row(layer: Json) -> tuple[str, ...]:
+def _row(layer: Json) -> dict[str, str]:
     chosen = layer["selected"]
     change = layer.get("relative_change")
     moved = "was all zero" if change is None else typeset(f"{change:.1e}")
-    return (
-        layer["name"],
-        "yes" if chosen else "no",
-        f"{layer['parameters']:,}",
-        number(layer["score"], 4),
-        moved if chosen else "",
-        percent(layer.get("at_bound")) if chosen else "",
-    )
+    return {
+        "layer": layer["name"],
+        "corrected": "yes" if chosen else "no",
+        "parameters": f"{layer['parameters']:,}",
+        "score": number(layer["score"], 4),
+        "relative change": moved if chosen else "",
+        "share at the bound": percent(layer.get("at_bound")) if chosen else "",
+    }

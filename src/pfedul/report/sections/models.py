@@ -41,22 +41,14 @@ def model_rows(figures: Figures) -> list[Row]:
     return [row for row in rows if row.marks]
 
 
-def oracles_of(figures: Mapping[str, Json | None]) -> list[float]:
-    """The oracles' values."""
-    return [
-        figure["value"]
-        for model, figure in figures.items()
-        if series_of(model).name == "oracle" and figure is not None
-    ]
-
-
-def three_cells(figures: Figures) -> tuple[str, str, str]:
-    """Candidate, oracles from the smallest to the largest, untouched."""
-    return (
-        with_interval(figures.get("candidate")),
-        extent(oracles_of(figures)),
-        with_interval(figures.get("untouched")),
-    )
+def model_cells(figures: Figures) -> dict[str, str]:
+    """Candidate, oracles from the smallest to the largest, untouched, for a table."""
+    oracles = [mark.value for mark in marks_of(figures) if mark.series == "oracle"]
+    return {
+        "candidate": with_interval(figures.get("candidate")),
+        "oracles": extent(oracles),
+        "untouched": with_interval(figures.get("untouched")),
+    }
 
 
 def in_words(figures: Figures) -> str:
