@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,7 +59,7 @@ def compare(
     from pfedul.compare import compare as run_comparison
     from pfedul.compare.cells import cells_of, seeds_of
     from pfedul.compare.page import check_writable, write_pages
-    from pfedul.terminal.compare import print_comparison, progress
+    from pfedul.terminal.compare import progress
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
@@ -72,10 +73,15 @@ def compare(
         files = write_pages(document, folder)
         if save is not None:
             files = write_pages(document, save)
-    data = {**document, "files": {kind: str(file) for kind, file in files.items()}}
+    return _output(document, files)
+
+
+def _output(document: dict[str, Any], files: dict[str, Path]) -> Output:
+    from pfedul.terminal.compare import print_comparison
+
     failed = all(cell["failure"] for cell in document["cells"] if cell["asked"])
     return Output(
-        data,
+        {**document, "files": {kind: str(file) for kind, file in files.items()}},
         lambda: print_comparison(document, files["page"]),
         "No method that was asked for came to a result; its row says why." if failed else None,
     )

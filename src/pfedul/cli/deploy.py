@@ -48,10 +48,10 @@ def up(run: Path, **options: Any) -> Output:
     to real hosts.
     """
     require_flower()
-    from pfedul.flower.deployment.up import Wish, bring_up
+    from pfedul.flower.deployment.up import UpOptions, bring_up
 
     with waiting("Starting Flower"):
-        result = _as_json(run, bring_up(run, Wish(**options)))
+        result = _as_json(run, bring_up(run, UpOptions(**options)))
     return Output(result, lambda: _print_deployment(result))
 
 

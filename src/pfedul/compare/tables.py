@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 from pfedul.base.text import MISSING, counted, human_bytes, number, readable, signed
 from pfedul.report.blocks import Table
-
-Json = Mapping[str, Any]
+from pfedul.report.material import Json
 
 OWN_BASE = "†"
 OWN_BASE_NOTE = (

@@ -1,4 +1,4 @@
-"""The client's side on Flower: handlers that call the very functions that local engines call.
+"""The client's side on Flower: handlers that call the same functions as local engines.
 
 A client is one function that returns its model, its training data and its test
 data. Personal tensors stay in the client's own folder, which the node config

@@ -30,7 +30,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names and values; `mono` if the values are hashes or code."""
 
     rows: tuple[tuple[str, str], ...]
@@ -63,7 +63,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Picture:
     """One picture: `draw` is given an empty matplotlib figure of `size` pixels.
 
     `summary` describes the picture for those who cannot see it. A `wide` picture keeps its
@@ -86,12 +86,12 @@ class Gallery:
     """
 
     caption: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Picture, ...]
     legend: tuple[str, ...] = ()
     lines: bool = False
 
 
-Block = Text | Heading | Items | Facts | Table | Code | Gallery
+Block = Text | Heading | Items | FactList | Table | Code | Gallery
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Section:
 
 def _has_content(block: Block) -> bool:
     match block:
-        case Items(content) | Facts(content) | Gallery(_, content):
+        case Items(content) | FactList(content) | Gallery(_, content):
             return bool(content)
         case Table():
             return bool(block.rows)

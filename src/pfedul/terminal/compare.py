@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -27,14 +27,13 @@ from pfedul.compare.tables import (
     verdict_words,
     verdicts_of,
 )
+from pfedul.report.material import Json
 from pfedul.terminal.console import ProgressLog, console, error_console, line
 
 if TYPE_CHECKING:
     from pfedul.compare.comparison import OnCell
     from pfedul.protocol import OnStage
 
-Json = Mapping[str, Any]
-Rows = Sequence[Mapping[str, str]]
 
 _A_DAY = 24 * 3600.0
 
@@ -147,7 +146,9 @@ _WRAPPED = {"method": 24, "verdict": 19}
 """Columns of text that may wrap, and their width in a narrow terminal."""
 
 
-def _width(rows: Rows, names: Sequence[str], limits: Mapping[str, int]) -> int:
+def _width(
+    rows: Sequence[Mapping[str, str]], names: Sequence[str], limits: Mapping[str, int]
+) -> int:
     """Width of these columns with the gaps between them."""
     widest = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
     return sum(min(widest[name], limits.get(name, widest[name])) + 2 for name in names) + 1

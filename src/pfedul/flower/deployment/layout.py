@@ -1,4 +1,4 @@
-"""Where everything of a deployment is, below `RUN/deployment`, and whose nodes it has."""
+"""The files of a deployment, below `RUN/deployment`, and the clients that have a node."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _HOW = (
 )
 _AFTER = (
     "This evidence was made after the fact. The model before the removal is gone, so nothing "
-    "can be said of how much was forgotten, only of what is left."
+    "can be said about how much was forgotten, only about what is left."
 )
 
 
@@ -68,14 +68,14 @@ _WHY = (
     "An audit that calls everything forgotten is worth nothing. So each audit also judges cases "
     "whose answer is known: some must pass as forgotten, others must fail."
 )
-_HOLDS = {True: "✓ yes", False: "✗ no", None: "? cannot be told"}
+_HOLDS = {True: "✓ yes", False: "✗ no", None: "? undecided"}
 
 
 def controls_section(material: Material) -> Section:
     """Each control with what it must do and whether it did."""
     controls = material.evidence.get("controls") or ()
     if not controls:
-        silent = "No controls were run, so nothing speaks for the audit itself."
+        silent = "No controls were run, so the audit itself is unchecked."
         return Section("controls", "Controls of the audit", (Text(silent, "warning"),))
     rows = [
         {

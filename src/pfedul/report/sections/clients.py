@@ -5,9 +5,11 @@ from __future__ import annotations
 from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
 from pfedul.report.material import Material
-from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
+from pfedul.report.plots.rows import Mark, PlotRow, Scale, rows_figure
 
-_SILENT = "No accuracies of remaining clients were kept, so nothing is known of what it cost them."
+_SILENT = (
+    "No accuracies of remaining clients were kept, so nothing is known about what it cost them."
+)
 
 _RETRAINED = (
     "The paper assigns 1 to retraining by definition; measured is what the same formula gives for "
@@ -63,7 +65,7 @@ def _picture(material: Material, found: dict[str, tuple[float, float]]) -> Galle
         if oracle is not None:
             marks.append(Mark("oracle", oracle))
             legend.add("oracle")
-        rows.append(Row(client, tuple(marks)))
+        rows.append(PlotRow(client, tuple(marks)))
     summary = "; ".join(
         f"{client} {percent(found[client][0])} to {percent(found[client][1])}"
         for client in _by_change(found)

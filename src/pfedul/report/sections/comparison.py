@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pfedul.base.text import number, with_interval
-from pfedul.report.blocks import Block, Figure, Gallery, Table, Text
+from pfedul.report.blocks import Block, Gallery, Picture, Table, Text
 from pfedul.report.material import Json, Material
-from pfedul.report.plots.rows import Row, Scale, common_ends, rows_figure
+from pfedul.report.plots.rows import PlotRow, Scale, common_ends, rows_figure
 from pfedul.report.sections.models import in_words, marks_of, model_cells, model_rows
 from pfedul.report.style import legend_of
 
@@ -49,16 +49,16 @@ def _differences(tests: list[Json]) -> Gallery:
     return Gallery(caption, (figure,), (*legend_of(_drawn(rows)), "band"))
 
 
-def _drawn(rows: list[Row]) -> list[str]:
+def _drawn(rows: list[PlotRow]) -> list[str]:
     return [mark.series for row in rows for mark in row.marks]
 
 
-def _difference_row(test: Json) -> Row:
+def _difference_row(test: Json) -> PlotRow:
     marks = marks_of(
         {"candidate": test["difference"], "untouched": test.get("untouched_difference")}
     )
     spread = test.get("spread")
-    return Row(name_of(test), marks, None if spread is None else (-spread, spread))
+    return PlotRow(name_of(test), marks, None if spread is None else (-spread, spread))
 
 
 def _each(tests: list[Json]) -> Gallery:
@@ -70,7 +70,7 @@ def _each(tests: list[Json]) -> Gallery:
     return Gallery(caption, figures, legend_of(_drawn(every)))
 
 
-def _panel(test: Json, rows: list[Row], ends: tuple[float, float]) -> Figure:
+def _panel(test: Json, rows: list[PlotRow], ends: tuple[float, float]) -> Picture:
     scale = Scale(f"{test['metric']} of the attack", ends, test.get("best"))
     return rows_figure(name_of(test), in_words(test["figures"]), rows, scale, _finding(test))
 

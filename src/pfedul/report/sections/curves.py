@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from pfedul.base.text import counted, percent
-from pfedul.report.blocks import Block, Figure, Gallery, Table
+from pfedul.report.blocks import Block, Gallery, Picture, Table
 from pfedul.report.material import Json, Material
 from pfedul.report.plots.curves import draw_distributions, draw_relearning, draw_roc
 from pfedul.report.sections.models import in_order
@@ -36,13 +36,13 @@ def _grouped(
     return list(groups.items())
 
 
-def _roc(key: tuple[str, ...], rows: list[Json]) -> Figure:
+def _roc(key: tuple[str, ...], rows: list[Json]) -> Picture:
     curves = {row["model"]: (row["fpr"], row["tpr"]) for row in rows}
     summary = "; ".join(
         f"{model}: {percent(_found_at(curves[model], 0.01))} of members at 1 % false alarms"
         for model in in_order(curves)
     )
-    return Figure(f"ROC: {', '.join(key)}", summary, _SQUARE, partial(draw_roc, curves=curves))
+    return Picture(f"ROC: {', '.join(key)}", summary, _SQUARE, partial(draw_roc, curves=curves))
 
 
 def _found_at(curve: tuple[Sequence[float], Sequence[float]], rate: float) -> float:
@@ -55,12 +55,12 @@ def distributions(material: Material) -> Gallery:
     figures = tuple(_distribution(key, part) for key, part in groups)
     caption = (
         "Where members and non-members lie. The more the filled area and the outline agree, the "
-        "less there is to tell. Of the oracles the first is shown."
+        "less an attacker learns. Only the first oracle is shown."
     )
     return Gallery(caption, figures, ("members", "nonmembers"))
 
 
-def _distribution(key: tuple[str, ...], rows: list[Json]) -> Figure:
+def _distribution(key: tuple[str, ...], rows: list[Json]) -> Picture:
     surface, signal = key
     by_model = {row["model"]: row for row in rows}
     others = [model for model in in_order(by_model) if model not in {"candidate", "untouched"}]
@@ -70,7 +70,7 @@ def _distribution(key: tuple[str, ...], rows: list[Json]) -> Figure:
         for row in chosen
     )
     draw = partial(draw_distributions, rows=chosen, signal=signal)
-    return Figure(f"{signal} through: {surface}", summary, (340, 50 + 105 * len(chosen)), draw)
+    return Picture(f"{signal} through: {surface}", summary, (340, 50 + 105 * len(chosen)), draw)
 
 
 def _overlap(row: Json) -> float:
@@ -90,7 +90,7 @@ def relearn_blocks(material: Material) -> list[Block]:
     ]
     summary = "; ".join(f"{row['model']} {row['epochs']}" for row in rows)
     draw = partial(draw_relearning, curves=curves, goal=goal)
-    figure = Figure("Accuracy while relearning", summary, _SQUARE, draw)
+    figure = Picture("Accuracy while relearning", summary, _SQUARE, draw)
     caption = (
         f"Relearning the target's samples. The dotted line is the old accuracy ({percent(goal)}, "
         "tolerance taken off). A candidate that is back sooner than the oracles still remembers."

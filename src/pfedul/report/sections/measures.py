@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pfedul.base.text import number, span, with_interval
 from pfedul.report.blocks import Block, Gallery, Table, Text
 from pfedul.report.material import Json, Material
-from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
+from pfedul.report.plots.rows import Mark, PlotRow, Scale, rows_figure
 from pfedul.report.sections.comparison import FINDINGS
 from pfedul.report.sections.models import in_order, in_words, marks_of, model_cells, model_rows
 from pfedul.report.style import legend_of
@@ -36,10 +36,10 @@ def distance_blocks(material: Material) -> list[Block]:
     return [Gallery(caption, figures, (*legend, "band")), _distance_table(rows)]
 
 
-def _distance_row(row: Json, kind: str) -> Row:
+def _distance_row(row: Json, kind: str) -> PlotRow:
     untouched, band = row.get("untouched") or {}, row.get("between_oracles")
     marks = marks_of({"candidate": row[kind], "untouched": untouched.get(kind)})
-    return Row(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
+    return PlotRow(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
 
 
 def _distance_table(rows: Sequence[Json]) -> Table:
@@ -78,7 +78,7 @@ def backdoor_blocks(material: Material) -> list[Block]:
 def single_clients(material: Material) -> Gallery:
     """The threshold attack through each remaining client's model."""
     known = {client: row["auc"] for client, row in material.clients.items() if row.get("auc")}
-    rows = [Row(client, _auc_marks(auc)) for client, auc in known.items()]
+    rows = [PlotRow(client, _auc_marks(auc)) for client, auc in known.items()]
     rows = sorted((row for row in rows if row.marks), key=lambda row: -row.marks[0].value)
     summary = "; ".join(f"{row.label} {number(row.marks[0].value)}" for row in rows)
     scale = Scale("AUC of the threshold attack", line=0.5)

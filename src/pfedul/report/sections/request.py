@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pfedul.base.text import human_bytes, joined, moment, number, sentence
-from pfedul.report.blocks import Block, Code, Facts, Heading, Items, Section, Table, Text
+from pfedul.report.blocks import Block, Code, FactList, Heading, Items, Section, Table, Text
 from pfedul.report.material import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, Material
 
 
@@ -33,7 +33,7 @@ def _asked(material: Material) -> Block:
         ("method", str(material.options.get("method", "not written down"))),
         ("correction", str((material.plan or {}).get("correction", "not written down"))),
     )
-    return Facts(facts)
+    return FactList(facts)
 
 
 def _options(options: Json) -> Table:
@@ -50,7 +50,7 @@ def _plain(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _hashes(material: Material) -> Facts:
+def _hashes(material: Material) -> FactList:
     """Hashes of the run's tensors next to those that were tested."""
     done, tested = material.request, material.evidence.get("hashes") or {}
     rows = (
@@ -64,7 +64,7 @@ def _hashes(material: Material) -> Facts:
         for where, value in zip(("run", "tested"), values, strict=True)
         if value
     ]
-    return Facts(tuple(facts), mono=True)
+    return FactList(tuple(facts), mono=True)
 
 
 def _application(material: Material) -> list[Block]:
@@ -122,7 +122,7 @@ def _evidence(material: Material) -> list[Block]:
     )
     return [
         Code("The command", str(evidence.get("command", ""))),
-        Facts(facts),
+        FactList(facts),
         _models("Oracles: retrained without the target", evidence.get("oracles") or ()),
         _models("Twins: trained with the target, then unlearned", evidence.get("twins") or ()),
     ]
