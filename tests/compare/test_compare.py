@@ -24,7 +24,7 @@ from pfedul.compare.document import leaks, method_rows, stored_bytes
 from pfedul.compare.dots import dots_of
 from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
-from pfedul.compare.process import CellTask, Children, child_of, listen, send, threads_for
+from pfedul.compare.process import CellTask, Children, child_of, listen, threads_for
 from pfedul.errors import PfedulError
 from pfedul.unlearn.base import Needs
 from pfedul.unlearn.methods import METHODS
@@ -446,29 +446,27 @@ def cell_at(folder: Path, work: Called, children: Children | None = None):
     """The process of a cell, given a task whose bench is the work."""
     common = SimpleNamespace(folder=folder, bench=pickle.dumps(work))
     task = CellTask("none", "none", None, None, common)
-    with TemporaryFile() as log, child_of(children or Children(), log) as child:
-        send(child, task)
+    with TemporaryFile() as log, child_of(children or Children(), task, log) as child:
         yield child
 
 
 def test_the_process_of_a_cell_ends_with_its_comparison(tmp_path):
     with cell_at(tmp_path, Called(time.sleep, 600)) as child:
-        child.stdin.close()
-        assert child.wait(timeout=120) == 1
+        child.lifeline.close()
+        assert child.process.wait(timeout=120) == 1
 
 
 def test_the_process_of_a_cell_ends_in_order_when_it_is_done(tmp_path):
     with cell_at(tmp_path, Called(options_of, "nosuch")) as child:
         assert "Unknown method" in listen(child, quiet)["failure"]
-        assert child.wait(timeout=120) == 0
+        assert child.process.wait(timeout=120) == 0
 
 
 def test_a_process_that_nobody_listens_to_any_more_is_ended_and_collected(tmp_path):
     with cell_at(tmp_path, Called(time.sleep, 600)) as child:
-        assert child.poll() is None
-    assert child.returncode == -signal.SIGKILL
-    assert child.stdout.closed
-    assert child.stdin.closed
+        assert child.process.poll() is None
+    assert child.process.returncode == -signal.SIGKILL
+    assert child.line.closed
 
 
 def test_a_process_that_is_started_during_an_interrupt_ends_at_once(tmp_path):
@@ -476,7 +474,7 @@ def test_a_process_that_is_started_during_an_interrupt_ends_at_once(tmp_path):
     with pytest.raises(KeyboardInterrupt), threads_for(children, 1):
         raise KeyboardInterrupt
     with cell_at(tmp_path, Called(time.sleep, 600), children) as child:
-        assert child.wait(timeout=120) == -signal.SIGKILL
+        assert child.process.wait(timeout=120) == -signal.SIGKILL
 
 
 def test_an_interrupt_ends_the_processes_that_are_at_work(tmp_path):
@@ -487,7 +485,7 @@ def test_an_interrupt_ends_the_processes_that_are_at_work(tmp_path):
         threads_for(children, 1),
     ):
         raise KeyboardInterrupt
-    assert child.returncode == -signal.SIGKILL
+    assert child.process.returncode == -signal.SIGKILL
 
 
 def test_a_budget_is_the_time_that_pfedul_took():

@@ -55,7 +55,7 @@ def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(reference, tmp_pa
 
     def kill_one(progress):
         if len(killed) < 2 and progress.loss is None:
-            killed.append(workers_of(federation)[0].process.pid)
+            killed.append(workers_of(federation)[0].child.process.pid)
             os.kill(killed[-1], signal.SIGKILL)
 
     settings = {"engine": "processes", "workers": 2, "rounds": 2}
@@ -70,8 +70,8 @@ def test_workers_that_die_between_rounds_are_replaced(workers, reference, tmp_pa
     def kill_all(progress):
         if progress.round == 1 and progress.loss is not None:
             for worker in workers_of(federation):
-                os.kill(worker.process.pid, signal.SIGKILL)
-                worker.process.wait()
+                os.kill(worker.child.process.pid, signal.SIGKILL)
+                worker.child.process.wait()
 
     settings = {"engine": "processes", "workers": workers, "rounds": 2}
     with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
@@ -88,7 +88,7 @@ from pathlib import Path
 from helpers.toys import create
 with create(Path({str(tmp_path / "run")!r}), engine="processes", workers=1) as federation:
     federation.evaluate()
-    print(federation.engine._workers[0].process.pid, flush=True)
+    print(federation.engine._workers[0].child.process.pid, flush=True)
     from pfedul.client import Task
     run = federation.engine.run(
         Task("fit", 1, epochs=10**6), ["c0"], federation.shared, federation.locate_personal
@@ -215,7 +215,7 @@ def test_a_run_left_half_way_does_not_disturb_the_next(tmp_path):
 def test_workers_end_with_the_engine(tmp_path):
     with create(tmp_path / "run", engine="processes", workers=2) as federation:
         federation.evaluate()
-        pids = [worker.process.pid for worker in workers_of(federation)]
+        pids = [worker.child.process.pid for worker in workers_of(federation)]
     assert len(pids) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -287,11 +287,11 @@ def test_workers_notice_that_the_engines_process_was_killed(tmp_path):
     with create(tmp_path / "run", engine="processes", workers=1) as federation:
         federation.evaluate()
         worker = workers_of(federation)[0]
-        worker.line.close()
+        worker.child.line.close()
         deadline = time.monotonic() + 30
-        while worker.process.poll() is None and time.monotonic() < deadline:
+        while worker.child.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert worker.process.returncode == 0
+        assert worker.child.process.returncode == 0
 
 
 def test_a_run_can_go_on_with_another_engine(reference, tmp_path):

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pfedul.cli.evidence import refuse_nodes
-from pfedul.cli.parts import (
-    as_json_flag,
-    client_options,
-    data_root_option,
-    example,
-    opened,
-    print_json,
-    run_argument,
-)
-from pfedul.errors import PfedulError
+from pfedul.cli.parts import Output, client_options, command, data_root_option, opened
 from pfedul.terminal.console import waiting
 
 
-@example("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
-@click.command()
-@run_argument
+@command("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
 @client_options
 @click.option(
     "--methods",
@@ -48,7 +38,6 @@ from pfedul.terminal.console import waiting
     "--save", type=click.Path(path_type=Path), help="Also write page, picture and JSON here."
 )
 @data_root_option
-@as_json_flag
 def compare(
     run: Path,
     clients: tuple[str, ...],
@@ -58,8 +47,7 @@ def compare(
     workers: int | None,
     save: Path | None,
     data_root: str | None,
-    as_json: bool,
-) -> None:
+) -> Output:
     """Forget clients with many methods, each in a branch of RUN, and audit them side by side.
 
     RUN itself stays as it is; branches, results and the page are in RUN/comparisons.
@@ -71,7 +59,7 @@ def compare(
     from pfedul.compare import compare as run_comparison
     from pfedul.compare.cells import cells_of, seeds_of
     from pfedul.compare.page import check_writable, write_pages
-    from pfedul.terminal.compare import print_comparison, progress
+    from pfedul.terminal.compare import progress
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
@@ -85,9 +73,15 @@ def compare(
         files = write_pages(document, folder)
         if save is not None:
             files = write_pages(document, save)
-    if as_json:
-        print_json({**document, "files": {kind: str(file) for kind, file in files.items()}})
-    else:
-        print_comparison(document, files["page"])
-    if all(cell["failure"] for cell in document["cells"] if cell["asked"]):
-        raise PfedulError("No method that was asked for came to a result; its row says why.")
+    return _output(document, files)
+
+
+def _output(document: dict[str, Any], files: dict[str, Path]) -> Output:
+    from pfedul.terminal.compare import print_comparison
+
+    failed = all(cell["failure"] for cell in document["cells"] if cell["asked"])
+    return Output(
+        {**document, "files": {kind: str(file) for kind, file in files.items()}},
+        lambda: print_comparison(document, files["page"]),
+        "No method that was asked for came to a result; its row says why." if failed else None,
+    )

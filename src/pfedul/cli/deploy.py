@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pfedul.cli.parts import as_json_flag, example, print_json, run_argument
+from pfedul.cli.parts import Output, command
 from pfedul.engine.flower import require_flower
 from pfedul.terminal.console import line, table, waiting
 
 if TYPE_CHECKING:
-    from pfedul.flower.deployment.down import Ended
     from pfedul.flower.deployment.up import Deployment
 
 
-@example("pfedul up runs/hospitals --nodes 3")
-@click.command()
-@run_argument
+@command("pfedul up runs/hospitals --nodes 3")
 @click.option("--nodes", type=click.IntRange(min=1), help="How many nodes; 3 for a new run.")
 @click.option("--clients", multiple=True, metavar="ID", help="A node's client; may be given again.")
 @click.option("--host", help="Address that the server listens on.  [default: 127.0.0.1]")
@@ -42,8 +39,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds to wait until all are ready.",
 )
-@as_json_flag
-def up(run: Path, as_json: bool, **options: Any) -> None:
+def up(run: Path, **options: Any) -> Output:
     """Start a Flower deployment of RUN on this machine, for trying out.
 
     A server and a node for each client, with TLS and authenticated nodes. What
@@ -52,14 +48,11 @@ def up(run: Path, as_json: bool, **options: Any) -> None:
     to real hosts.
     """
     require_flower()
-    from pfedul.flower.deployment.up import Wish, bring_up
+    from pfedul.flower.deployment.up import UpOptions, bring_up
 
     with waiting("Starting Flower"):
-        deployment = bring_up(run, Wish(**options))
-    if as_json:
-        print_json(_as_json(run, deployment))
-    else:
-        _print_deployment(_as_json(run, deployment))
+        result = _as_json(run, bring_up(run, UpOptions(**options)))
+    return Output(result, lambda: _print_deployment(result))
 
 
 def _as_json(run: Path, deployment: Deployment) -> dict[str, Any]:
@@ -106,15 +99,12 @@ def _print_deployment(deployment: dict[str, Any]) -> None:
     started = ", ".join(deployment["started"])
     line(f"Started: {started}." if started else "All of it was running already.")
     line("Next:")
-    for command in deployment["next"].values():
-        line(f"  {command}")
+    for text in deployment["next"].values():
+        line(f"  {text}")
 
 
-@example("pfedul down runs/hospitals")
-@click.command()
-@run_argument
-@as_json_flag
-def down(run: Path, as_json: bool) -> None:
+@command("pfedul down runs/hospitals")
+def down(run: Path) -> Output:
     """End the processes that 'pfedul up RUN' has started, and only those.
 
     Keys, certificates, the server's database and the clients' own folders stay:
@@ -126,19 +116,14 @@ def down(run: Path, as_json: bool) -> None:
         ended = bring_down(run)
     if not ended.scrubbed:
         click.echo("Warning: the server's database may still hold deleted messages.", err=True)
-    if as_json:
-        print_json(_ended(run, ended))
-    elif ended.pids:
-        names = ", ".join(process.name for process in ended.processes) or "leftovers"
-        line(f"Ended {names}: {len(ended.pids)} processes with their children.")
-    else:
-        line(f"Nothing of {run} is running.")
-
-
-def _ended(run: Path, ended: Ended) -> dict[str, Any]:
-    return {
+    names = ", ".join(process.name for process in ended.processes) or "leftovers"
+    text = f"Nothing of {run} is running."
+    if ended.pids:
+        text = f"Ended {names}: {len(ended.pids)} processes with their children."
+    result = {
         "run": str(run),
         "ended": [{"name": process.name, "pid": process.pid} for process in ended.processes],
         "pids": list(ended.pids),
         "scrubbed": ended.scrubbed,
     }
+    return Output(result, lambda: line(text))

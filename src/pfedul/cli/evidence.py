@@ -10,16 +10,14 @@ import click
 
 from pfedul.audit.rehearsal import LEVELS, level_of
 from pfedul.cli.parts import (
-    as_json_flag,
+    Output,
     away_options,
     client_options,
+    command,
     data_root_option,
-    example,
     given,
     opened,
     options_of,
-    print_json,
-    run_argument,
 )
 from pfedul.errors import PfedulError
 from pfedul.store.audits import Audit
@@ -54,16 +52,13 @@ def refuse_nodes(run: Path) -> None:
             )
 
 
-@example("pfedul rehearse runs/digits --client client-03 --level quick")
-@click.command()
-@run_argument
+@command("pfedul rehearse runs/digits --client client-03 --level quick")
 @client_options
 @options_of(ForgetOptions)
 @away_options
 @_level
 @_oracles
 @data_root_option
-@as_json_flag
 def rehearse(
     run: Path,
     clients: tuple[str, ...],
@@ -71,9 +66,8 @@ def rehearse(
     level: str,
     oracles: int | None,
     data_root: str | None,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Forget clients on a sealed copy of RUN and audit that in full; RUN itself stays as it is.
 
     Evidence needs what forgetting erases, so it is gathered before. Oracles, retrained
@@ -93,12 +87,10 @@ def rehearse(
         with stage_bars() as on_stage:
             result = run_rehearsal(rehearsal, on_stage)
     forget = f"pfedul forget {run} {rehearsal.removal_words}"
-    _print_result(result, as_json, f"{forget}, then pfedul report {run}")
+    return _audited(result, f"{forget}, then pfedul report {run}")
 
 
-@example("pfedul audit runs/digits --target-data client-03.npz")
-@click.command()
-@run_argument
+@command("pfedul audit runs/digits --target-data client-03.npz")
 @click.option(
     "--target-data",
     multiple=True,
@@ -110,7 +102,6 @@ def rehearse(
 @_level
 @_oracles
 @data_root_option
-@as_json_flag
 def audit(
     run: Path,
     target_data: tuple[str, ...],
@@ -118,8 +109,7 @@ def audit(
     level: str,
     oracles: int | None,
     data_root: str | None,
-    as_json: bool,
-) -> None:
+) -> Output:
     """Audit a removal after the fact, with what is left and with samples that you bring.
 
     The tensors before the removal and the client's personal part are gone, so not every
@@ -141,19 +131,15 @@ def audit(
         print_price(inquiry.price())
         with stage_bars() as on_stage:
             result = audit_after(inquiry, on_stage)
-    _print_result(result, as_json, f"pfedul report {run}")
+    return _audited(result, f"pfedul report {run}")
 
 
-def _print_result(result: Audit, as_json: bool, next_command: str) -> None:
-    if as_json:
-        print_json({"audit": result.number, **result.evidence, "clients": result.clients})
-    else:
-        print_audit(result.evidence, next_command)
+def _audited(result: Audit, next_command: str) -> Output:
+    data = {"audit": result.number, **result.evidence, "clients": result.clients}
+    return Output(data, lambda: print_audit(result.evidence, next_command))
 
 
-@example("pfedul report runs/digits --format html")
-@click.command()
-@run_argument
+@command("pfedul report runs/digits --format html")
 @click.option(
     "--format",
     "form",
@@ -168,8 +154,7 @@ def _print_result(result: Audit, as_json: bool, next_command: str) -> None:
     type=click.Path(path_type=Path),
     help="Where to write it; else a file in RUN/reports.",
 )
-@as_json_flag
-def report(run: Path, form: str, request: int | None, output: Path | None, as_json: bool) -> None:
+def report(run: Path, form: str, request: int | None, output: Path | None) -> Output:
     """Write what is known of a removal as a page: verdict, evidence, cost, how to repeat it.
 
     One file that opens from disk without a network. With --output RUN is only read and
@@ -179,7 +164,4 @@ def report(run: Path, form: str, request: int | None, output: Path | None, as_js
 
     with waiting("Writing the report"):
         path = write_report(run, form, request, output)
-    if as_json:
-        print_json({"report": str(path), "format": form})
-    else:
-        line(f"Wrote {path}")
+    return Output({"report": str(path), "format": form}, lambda: line(f"Wrote {path}"))

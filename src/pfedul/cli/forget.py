@@ -10,16 +10,14 @@ from typing import Any
 import click
 
 from pfedul.cli.parts import (
-    as_json_flag,
+    Output,
     away_options,
     client_options,
+    command,
     data_root_option,
-    example,
     given,
     opened,
     options_of,
-    print_json,
-    run_argument,
 )
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
@@ -43,16 +41,13 @@ from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
 
 
-@example("pfedul inspect runs/digits --client client-03 --correction reset")
-@click.command()
-@run_argument
+@command("pfedul inspect runs/digits --client client-03 --correction reset")
 @client_options
 @options_of(ForgetOptions)
 @click.option("--all", "every", is_flag=True, help="Every client's scores as a heat map.")
 @click.option("--exact", is_flag=True, help="Compare with the exact Fisher; reads clients' data.")
 @click.option("--save", type=click.Path(path_type=Path), help="Save the picture as FILE.png.")
 @data_root_option
-@as_json_flag
 def inspect(
     run: Path,
     clients: tuple[str, ...],
@@ -60,9 +55,8 @@ def inspect(
     exact: bool,
     save: Path | None,
     data_root: str | None,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Show the plan for forgetting clients; nothing is touched.
 
     For every shared layer: its score, whether it is chosen, and how far the
@@ -72,31 +66,26 @@ def inspect(
         raise PfedulError("Give either --client ID or --all.")
     with opened(run, data_root) as federation:
         if every:
-            _inspect_all(federation, save, as_json)
-        else:
-            _inspect_targets(federation, clients, given(options), as_json, exact=exact, save=save)
+            return _inspect_all(federation, save)
+        return _inspect_targets(federation, clients, given(options), exact=exact, save=save)
 
 
-def _inspect_all(federation: Federation, save: Path | None, as_json: bool) -> None:
+def _inspect_all(federation: Federation, save: Path | None) -> Output:
     scores = federation.scores()
     layers = [layer.name for layer in federation.bench.split.layers]
     if save is not None:
         save_score_map(scores, layers, save)
-    if as_json:
-        print_json({"layers": layers, "scores": scores})
-    else:
-        print_heat_map(scores, layers)
+    return Output({"layers": layers, "scores": scores}, lambda: print_heat_map(scores, layers))
 
 
 def _inspect_targets(
     federation: Federation,
     clients: tuple[str, ...],
     options: dict[str, Any],
-    as_json: bool,
     *,
     exact: bool = False,
     save: Path | None = None,
-) -> None:
+) -> Output:
     plan = federation.plan(*clients, **options)
     result = plan.as_json()
     if save is not None:
@@ -106,12 +95,13 @@ def _inspect_targets(
             result["exact_scores"] = federation.exact_scores(*clients)
         recorded = [layer.score for layer in plan.layers]
         result["rank_agreement"] = _agreement(result["exact_scores"], recorded)
-    if as_json:
-        print_json(result)
-        return
-    print_plan(plan)
-    if exact:
-        print_agreement(result["exact_scores"], result["rank_agreement"])
+
+    def show() -> None:
+        print_plan(plan)
+        if exact:
+            print_agreement(result["exact_scores"], result["rank_agreement"])
+
+    return Output(result, show)
 
 
 def _agreement(exact: list[float], recorded: list[float]) -> float | None:
@@ -122,16 +112,13 @@ def _agreement(exact: list[float], recorded: list[float]) -> float | None:
     return None if math.isnan(agreement) else agreement
 
 
-@example("pfedul forget runs/digits --client client-03")
-@click.command()
-@run_argument
+@command("pfedul forget runs/digits --client client-03")
 @client_options
 @options_of(ForgetOptions)
 @away_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
 @data_root_option
-@as_json_flag
 def forget(
     run: Path,
     clients: tuple[str, ...],
@@ -139,9 +126,8 @@ def forget(
     dry_run: bool,
     yes: bool,
     data_root: str | None,
-    as_json: bool,
     **options: Any,
-) -> None:
+) -> Output:
     """Forget clients: correct the shared layers that they shaped, erase all that was theirs.
 
     The remaining clients then refit their personal parts locally. Interrupted, it
@@ -149,8 +135,7 @@ def forget(
     """
     with opened(run, data_root) as federation:
         if dry_run:
-            _dry_run(federation, clients, away, as_json, given(options))
-            return
+            return _dry_run(federation, clients, away, given(options))
         _confirm(federation, clients, yes)
         with stage_bars() as on_stage:
             outcome = federation.forget(*clients, away=away, on_stage=on_stage, **given(options))
@@ -158,37 +143,38 @@ def forget(
     result = outcome.as_json()
     audit = best_audit(audits, result)
     changes = [] if audit is None else differences(audit.evidence, result)
-    if as_json:
-        applies = None if audit is None else {"holds": not changes, "differences": changes}
-        print_json({**result, "rehearsal": applies})
-        return
-    print_outcome(result)
-    if audit is not None:
-        print_carried_over(audit.evidence, changes)
+    applies = None if audit is None else {"holds": not changes, "differences": changes}
+
+    def show() -> None:
+        print_outcome(result)
+        if audit is not None:
+            print_carried_over(audit.evidence, changes)
+
+    return Output({**result, "rehearsal": applies}, show)
 
 
 def _dry_run(
     federation: Federation,
     clients: tuple[str, ...],
     away: tuple[str, ...],
-    as_json: bool,
     given_options: dict[str, Any],
-) -> None:
+) -> Output:
     options = ForgetOptions(**given_options)
     check_targets(federation, clients)
     check_away(federation, clients, away)
     check_method(federation, clients, options, away)
-    method, method_options = METHODS.parse(options.method)
+    method, own = METHODS.parse(options.method)
+    plan = Output(method_row(method, own), lambda: print_method(method, own))
     if method.does.plans:
-        _inspect_targets(federation, clients, given_options, as_json)
-    elif as_json:
-        print_json(method_row(method, method_options))
-    else:
-        print_method(method, method_options)
-    if not as_json:
-        files = files_to_erase(federation, clients, options)
-        erased = ", ".join([*files, *_erased_folders(federation, clients)])
-        line(f"Would erase: {erased or 'no file'}, and the ledger's rows of them.")
+        plan = _inspect_targets(federation, clients, given_options)
+    files = files_to_erase(federation, clients, options)
+    erased = ", ".join([*files, *_erased_folders(federation, clients)]) or "no file"
+
+    def show() -> None:
+        plan.show()
+        line(f"Would erase: {erased}, and the ledger's rows of them.")
+
+    return Output(plan.data, show)
 
 
 def _erased_folders(federation: Federation, clients: tuple[str, ...]) -> list[str]:
@@ -205,34 +191,24 @@ def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> Non
         click.confirm(question, abort=True, err=True)
 
 
-@example("pfedul recalibrate runs/digits")
-@click.command()
-@run_argument
+@command("pfedul recalibrate runs/digits")
 @data_root_option
-@as_json_flag
-def recalibrate(run: Path, data_root: str | None, as_json: bool) -> None:
+def recalibrate(run: Path, data_root: str | None) -> Output:
     """Let clients recalibrate that were away when another was forgotten."""
     with opened(run, data_root) as federation, waiting("Recalibrating"):
         done = federation.recalibrate()
-    if as_json:
-        print_json({"recalibrated": done})
-    else:
-        line(f"Recalibrated: {', '.join(done) or 'nobody; all have done so'}.")
+    text = f"Recalibrated: {', '.join(done) or 'nobody; all have done so'}."
+    return Output({"recalibrated": done}, lambda: line(text))
 
 
-@example("pfedul admit runs/digits --client client-03 --again")
-@click.command()
-@run_argument
+@command("pfedul admit runs/digits --client client-03 --again")
 @click.option("--client", required=True, metavar="ID", help="Who joins; its data must be known.")
 @click.option("--again", is_flag=True, help="Admit a forgotten client as a new one.")
 @data_root_option
-@as_json_flag
-def admit(run: Path, client: str, again: bool, data_root: str | None, as_json: bool) -> None:
+def admit(run: Path, client: str, again: bool, data_root: str | None) -> Output:
     """Let a client join from the next round on, as a new one."""
     with opened(run, data_root) as federation:
         federation.admit(client, again=again)
         rounds = federation.rounds
-    if as_json:
-        print_json({"client": client, "joined_round": rounds})
-    else:
-        line(f"Admitted {client}; it takes part from round {rounds + 1} on.")
+    text = f"Admitted {client}; it takes part from round {rounds + 1} on."
+    return Output({"client": client, "joined_round": rounds}, lambda: line(text))

@@ -1,23 +1,23 @@
-"""What commands have in common: arguments, options, JSON."""
+"""What commands have in common: arguments, options, how results are printed."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pfedul.base.options import option_name, plain_type
+from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.terminal.console import waiting
 
 INTERRUPTED = 130
 
-as_json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/json.md.")
-run_argument = click.argument("run", type=click.Path(path_type=Path))
 client_options = click.option(
     "--client", "clients", multiple=True, metavar="ID", help="The client; may be given again."
 )
@@ -32,34 +32,64 @@ data_root_option = click.option(
 )
 
 
-def example(text: str) -> Callable[[Any], Any]:
-    """Add an example at the end of a command's help."""
+@dataclass(frozen=True)
+class Output:
+    """The result of a command as plain data for --json, and what prints it for people.
 
-    def add(command: click.Command) -> click.Command:
-        command.epilog = f"\b\nExample:\n  {text}"
-        return command
+    `error` is the sentence to end with where the result is there, but not a success.
+    """
 
-    return add
+    data: Any
+    show: Callable[[], None]
+    error: str | None = None
 
 
-def options_of(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+Function = Callable[..., Output]
+
+
+def command(example: str, *, run: bool = True) -> Callable[[Function], click.Command]:
+    """A command with this example in its help: RUN (unless not `run`), its own options, --json."""
+
+    def make(function: Function) -> click.Command:
+        @wraps(function)
+        def print_result(as_json: bool, **options: Any) -> None:
+            output = function(**options)
+            if as_json:
+                click.echo(json.dumps(output.data, indent=2))
+            else:
+                output.show()
+            if output.error is not None:
+                raise PfedulError(output.error)
+
+        made = click.command(epilog=f"\b\nExample:\n  {example}")(print_result)
+        argument = click.Argument(["run"], type=click.Path(path_type=Path))
+        flag = click.Option(
+            ["--json", "as_json"], is_flag=True, help="Print JSON; see docs/json.md."
+        )
+        made.params = [*([argument] if run else []), *made.params, flag]
+        return made
+
+    return make
+
+
+def options_of(kind: type[Any]) -> Callable[[Function], Function]:
     """One command-line option for each field; those not given are None."""
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
 
-    def add(command: Callable[..., None]) -> Callable[..., None]:
+    def add(function: Function) -> Function:
         for spec in reversed(fields(kind)):
             choices = spec.metadata["choices"]
             default = "" if spec.default is None else f"  [default: {spec.default}]"
             flag = plain_type(spec) == "bool"
-            command = click.option(
+            function = click.option(
                 option_name(spec.name),
                 spec.name,
                 type=click.Choice(choices) if choices else kinds[plain_type(spec)],
                 is_flag=flag,
                 default=None,
                 help=spec.metadata["help"] + ("" if flag else default),
-            )(command)
-        return command
+            )(function)
+        return function
 
     return add
 
@@ -74,8 +104,3 @@ def opened(run: Path, data_root: str | None) -> Federation:
     later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
     with waiting("Opening the run"):
         return Federation.open(run, **later)
-
-
-def print_json(value: Any) -> None:
-    """Print a result as JSON."""
-    click.echo(json.dumps(value, indent=2))

@@ -10,14 +10,12 @@ import click
 
 from pfedul.cli.parts import (
     INTERRUPTED,
-    as_json_flag,
+    Output,
+    command,
     data_root_option,
-    example,
     given,
     opened,
     options_of,
-    print_json,
-    run_argument,
 )
 from pfedul.federation import Federation
 from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
@@ -28,13 +26,10 @@ from pfedul.terminal.status import print_evaluation, print_status, print_trained
 from pfedul.unlearn.methods import with_records_of_methods
 
 
-@example("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
-@click.command()
-@run_argument
+@command("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
 @click.option("--config", type=click.Path(path_type=Path), help="Options from a TOML file.")
 @options_of(Settings)
-@as_json_flag
-def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None:
+def train(run: Path, config: Path | None, **options: Any) -> Output:
     """Train the federation in the folder RUN, or continue it.
 
     Options on the command line win over those of --config. What was used is
@@ -50,10 +45,8 @@ def train(run: Path, config: Path | None, as_json: bool, **options: Any) -> None
         except KeyboardInterrupt:
             bar.stop()
             _stop_after(federation.rounds, run)
-    if as_json:
-        print_json(read_status(run))
-    else:
-        print_trained(read_status(run), before)
+    result = read_status(run)
+    return Output(result, lambda: print_trained(result, before))
 
 
 def _open_or_create(run: Path, given_settings: dict[str, Any], config: Path | None) -> Federation:
@@ -77,31 +70,20 @@ def _stop_after(rounds: int, run: Path) -> NoReturn:
     sys.exit(INTERRUPTED)
 
 
-@example("pfedul status runs/digits")
-@click.command()
-@run_argument
-@as_json_flag
-def status(run: Path, as_json: bool) -> None:
+@command("pfedul status runs/digits")
+def status(run: Path) -> Output:
     """Show the state of RUN: rounds, clients, accuracy, refused replies, size.
 
     It only reads, so it may be called while RUN is being trained.
     """
-    if as_json:
-        print_json(read_status(run))
-    else:
-        print_status(read_status(run))
+    result = read_status(run)
+    return Output(result, lambda: print_status(result))
 
 
-@example("pfedul evaluate runs/digits --json")
-@click.command()
-@run_argument
+@command("pfedul evaluate runs/digits --json")
 @data_root_option
-@as_json_flag
-def evaluate(run: Path, data_root: str | None, as_json: bool) -> None:
+def evaluate(run: Path, data_root: str | None) -> Output:
     """Measure each client's personal model on the client's own test samples."""
     with opened(run, data_root) as federation, waiting("Evaluating"):
         evaluation = federation.evaluate()
-    if as_json:
-        print_json(evaluation.as_json())
-    else:
-        print_evaluation(evaluation)
+    return Output(evaluation.as_json(), lambda: print_evaluation(evaluation))

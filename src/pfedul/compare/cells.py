@@ -25,7 +25,7 @@ from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, spent_by_method
 
-Result = dict[str, Any]
+CellResult = dict[str, Any]
 """The result of a cell as plain data; `failure` has the sentence if the method failed."""
 
 ALL = "all"
@@ -165,7 +165,9 @@ def budgeted_last(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     return first, [cell for cell in cells if cell.method.does.budgeted]
 
 
-def with_budget(cell: Cell, cells: Sequence[Cell], results: Mapping[str, Result]) -> ForgetOptions:
+def with_budget(
+    cell: Cell, cells: Sequence[Cell], results: Mapping[str, CellResult]
+) -> ForgetOptions:
     """The options of a cell; one with a budget gets the CPU time that pFedUL took.
 
     Without a result of pFedUL with the same seed the method measures the time itself.

@@ -25,7 +25,7 @@ from pfedul.audit.models import (
     untouched_state,
 )
 from pfedul.base.threads import one_core
-from pfedul.compare.cells import Cell, Comparison, Result, budgeted_last, with_budget
+from pfedul.compare.cells import Cell, CellResult, Comparison, budgeted_last, with_budget
 from pfedul.compare.document import document
 from pfedul.compare.folder import base_of, earlier_cells, folder_of, read_result
 from pfedul.compare.process import (
@@ -33,7 +33,6 @@ from pfedul.compare.process import (
     Checkpoint,
     Children,
     Common,
-    OnMessage,
     in_process,
     threads_for,
 )
@@ -51,7 +50,7 @@ OnCell = Callable[[int, int, str], None]
 def compare(
     comparison: Comparison, on_stage: OnStage, on_cell: OnCell
 ) -> tuple[Path, dict[str, Any]]:
-    """Do all of it; returns the folder of the comparison and its document."""
+    """Run the comparison; returns its folder and its document."""
     comparison.check()
     run, targets = comparison.run, comparison.targets
     recipes = oracle_recipes(run, targets, comparison.oracles)
@@ -137,7 +136,7 @@ def _results(
     checkpoints: Mapping[Path, Checkpoint],
     earlier: Sequence[Cell],
     on_cell: OnCell,
-) -> dict[str, Result]:
+) -> dict[str, CellResult]:
     """The results of all cells, by key; those that are there already are not done again."""
     results = _known_results(comparison, earlier, common.folder)
     done = sum(cell.key in results for cell in comparison.cells)
@@ -158,9 +157,9 @@ def _results(
 
 def _known_results(
     comparison: Comparison, earlier: Sequence[Cell], folder: Path
-) -> dict[str, Result]:
+) -> dict[str, CellResult]:
     """Results of cells that cannot be tried, or were finished before with the same budget."""
-    results: dict[str, Result] = {k: {"failure": why} for k, why in comparison.refusals.items()}
+    results: dict[str, CellResult] = {k: {"failure": why} for k, why in comparison.refusals.items()}
     results |= {cell.key: read_result(folder, cell) or {} for cell in earlier}
     for cells in budgeted_last(comparison.cells):
         for cell in cells:
@@ -173,12 +172,12 @@ def _known_results(
 
 def _worked(
     tasks: Mapping[Cell, CellTask],
-    work: Callable[[CellTask, OnMessage], Result],
+    work: Callable[[CellTask, OnStage], CellResult],
     progress: _CellProgress,
     pool: ThreadPoolExecutor,
-) -> dict[str, Result]:
+) -> dict[str, CellResult]:
     """Results of cells that are worked on at the same time, by key."""
-    waiting: dict[Future[Result], Cell] = {
+    waiting: dict[Future[CellResult], Cell] = {
         pool.submit(work, task, partial(progress.at_work, cell)): cell
         for cell, task in tasks.items()
     }
@@ -198,8 +197,7 @@ class _CellProgress:
         self._lock = threading.Lock()
         on_cell(done, cells, "")
 
-    def at_work(self, cell: Cell, message: Mapping[str, Any]) -> None:
-        stage, done, of = message["stage"], message["done"], message["of"]
+    def at_work(self, cell: Cell, stage: str, done: int, of: int) -> None:
         with self._lock:
             self._now[cell.key] = f"{cell.label} {stage} {done}/{of}"
             self._report()

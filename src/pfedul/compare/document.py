@@ -24,14 +24,14 @@ from pfedul.compare.shared_model import shared_accuracy
 from pfedul.compare.tables import is_oracle, verdict_words
 from pfedul.errors import PfedulError
 from pfedul.evaluation import preservation
+from pfedul.report.material import Json
 from pfedul.settings import read_settings
 from pfedul.store.paths import CHECKPOINTS, INIT_FILE
 from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.outcome import spent
 
-Json = Mapping[str, Any]
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 SHARED_BEFORE, SHARED_AFTER = "shared_accuracy_before", "shared_accuracy_after"
 FIGURES = (
@@ -49,7 +49,7 @@ def document(
     oracles: Sequence[Retrained],
     examiner: Examiner,
     results: Mapping[str, Json],
-) -> Row:
+) -> TableRow:
     """All results, those of the cells of this call before those of `earlier` ones.
 
     `folder` is where the comparison keeps the runs that cells branched from.
@@ -91,9 +91,9 @@ def _command(comparison: Comparison, cells: Sequence[Cell]) -> str:
 # Rows
 
 
-def cell_row(cell: Cell, result: Json, base: Path) -> Row:
+def cell_row(cell: Cell, result: Json, base: Path) -> TableRow:
     """One cell in the columns of the table; `base` is the run that it branched from."""
-    row: Row = {
+    row: TableRow = {
         "label": cell.label,
         "method": cell.method.name,
         "control": cell.method.about.control,
@@ -122,7 +122,7 @@ def cell_row(cell: Cell, result: Json, base: Path) -> Row:
     }
 
 
-def leaks(tests: Iterable[Json]) -> Row:
+def leaks(tests: Iterable[Json]) -> TableRow:
     """How much better attacks do than on oracles.
 
     `mean_excess` is the mean difference of all attacks on all surfaces, `largest_excess`
@@ -135,7 +135,7 @@ def leaks(tests: Iterable[Json]) -> Row:
     return {"mean_excess": fmean(excess), "largest_excess": max(excess)}
 
 
-def _preserved(before: Mapping[str, float], after: Mapping[str, float]) -> Row:
+def _preserved(before: Mapping[str, float], after: Mapping[str, float]) -> TableRow:
     """Accuracy of the remaining clients, and what each kept of it."""
     both = [client for client in before if client in after]
     kept = preservation({c: before[c] for c in both}, {c: after[c] for c in both})
@@ -176,7 +176,7 @@ def _record_bytes(run: Path, *records: str) -> int:
 
 def reference_rows(
     comparison: Comparison, examiner: Examiner, oracles: Sequence[Retrained]
-) -> list[Row]:
+) -> list[TableRow]:
     """The untouched run and each oracle, judged as the cells are."""
     run, case = comparison.run, examiner.case
     scores = run.measure(comparison.remaining).clients
@@ -203,19 +203,19 @@ def _shared_of(comparison: Comparison, oracle: Retrained) -> float | None:
     return shared_accuracy(run, comparison.remaining, oracle.state.shared)
 
 
-def _judged(name: str, examiner: Examiner, model: Answers, oracles: Sequence[Answers]) -> Row:
+def _judged(name: str, examiner: Examiner, model: Answers, oracles: Sequence[Answers]) -> TableRow:
     tests = [test_row(finding) for finding in examiner.findings(model, oracles)]
     verdict = examiner.judged(model, oracles)
     return {"label": name, "verdict": verdict.verdict, **leaks(tests), "tests": tests}
 
 
-def method_rows(cells: Sequence[Row]) -> list[Row]:
+def method_rows(cells: Sequence[TableRow]) -> list[TableRow]:
     """Each method over its seeds: means, and the spread where there are several."""
     labels = dict.fromkeys(cell["label"] for cell in cells)
     return [_over_seeds([cell for cell in cells if cell["label"] == label]) for label in labels]
 
 
-def _over_seeds(cells: Sequence[Row]) -> Row:
+def _over_seeds(cells: Sequence[TableRow]) -> TableRow:
     sound = [cell for cell in cells if cell["failure"] is None]
     failures = [cell["failure"] for cell in cells if cell["failure"] is not None]
     first = cells[0]
@@ -233,7 +233,7 @@ def _over_seeds(cells: Sequence[Row]) -> Row:
     }
 
 
-def _means(rows: Sequence[Json], names: Iterable[str]) -> Row:
+def _means(rows: Sequence[Json], names: Iterable[str]) -> TableRow:
     """The mean of each figure over the rows that have it, and its standard deviation."""
     values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
     means = {name: fmean(some) if some else None for name, some in values.items()}
@@ -244,7 +244,7 @@ def _means(rows: Sequence[Json], names: Iterable[str]) -> Row:
 # Several runs
 
 
-def merged(documents: Sequence[Json]) -> Row:
+def merged(documents: Sequence[Json]) -> TableRow:
     """One document of several, of the same federation trained with several seeds.
 
     Only this shows how much of a difference between methods is luck in the training. Rows of
@@ -286,7 +286,7 @@ def _configuration(one: Json) -> str:
     return f"{heading} is forgotten:\n{one['configuration']}"
 
 
-def _mean_references(rows: Sequence[Json]) -> list[Row]:
+def _mean_references(rows: Sequence[Json]) -> list[TableRow]:
     """Figures are means; verdicts and tests are those of all runs."""
     groups = {
         "untouched": [row for row in rows if not is_oracle(row)],

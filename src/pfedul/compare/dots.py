@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pfedul.compare.tables import is_oracle, marked, setting, short_labels, who
-
-Json = Mapping[str, Any]
+from pfedul.report.material import Json
 
 TITLE = "Forgetting against preservation"
 
@@ -31,7 +29,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Scatter:
     """All that is drawn."""
 
     title: str
@@ -49,11 +47,11 @@ class Picture:
         return (min(oracles), max(oracles)) if oracles else None
 
 
-def picture_of(document: Json) -> Picture:
+def picture_of(document: Json) -> Scatter:
     """The picture of a comparison, not drawn yet."""
     seeds = max((row["seeds"] for row in document["methods"]), default=1)
     title = f"{TITLE}: {setting(document)}\n{who(document)}"
-    return Picture(title, tuple(dots_of(document)), seeds)
+    return Scatter(title, tuple(dots_of(document)), seeds)
 
 
 def dots_of(document: Json) -> list[Dot]:

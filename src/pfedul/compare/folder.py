@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.tensorfile import digest
-from pfedul.compare.cells import ALL, Cell, Result, cells_of, needs_own_base, options_of
+from pfedul.compare.cells import ALL, Cell, CellResult, cells_of, needs_own_base, options_of
 from pfedul.run.run import Run
 from pfedul.store.copies import CLIENTS_FILE
 from pfedul.store.folder import own_errors
@@ -50,15 +50,15 @@ def base_of(run: Run, method: Method, folder: Path) -> Path:
     return folder / f"base-{digest(words.encode())[:10]}"
 
 
-def read_result(folder: Path, cell: Cell) -> Result | None:
+def read_result(folder: Path, cell: Cell) -> CellResult | None:
     """The result of a cell; None where it has not finished, or is in another format."""
     return _read(folder / cell.key / RESULT_FILE)
 
 
-def _read(file: Path) -> Result | None:
+def _read(file: Path) -> CellResult | None:
     if not file.is_file():
         return None
-    result: Result = json.loads(file.read_text(encoding="utf-8"))
+    result: CellResult = json.loads(file.read_text(encoding="utf-8"))
     return result if result.get("format") == FORMAT else None
 
 

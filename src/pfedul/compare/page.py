@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pfedul.audit.ask.surfaces import SURFACES
 from pfedul.base.text import counted, readable, sentence
@@ -22,12 +20,11 @@ from pfedul.compare.tables import (
     surfaces_in,
     who,
 )
-from pfedul.report.blocks import Block, Code, Facts, Gallery, Items, Page, Section, Text
+from pfedul.report.blocks import Block, Code, FactList, Gallery, Items, Page, Section, Text
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
+from pfedul.report.material import Json
 from pfedul.store.folder import own_errors
-
-Json = Mapping[str, Any]
 
 
 def check_writable(folder: Path) -> None:
@@ -110,7 +107,7 @@ def _surfaces(document: Json) -> tuple[Block, ...]:
         for name in surfaces_in(document)
         if name in known
     )
-    return Text(_ABOUT_SURFACES), Facts(facts), *attack_tables(document)
+    return Text(_ABOUT_SURFACES), FactList(facts), *attack_tables(document)
 
 
 _ABOUT_SURFACES = (
@@ -169,4 +166,4 @@ def _repeat(document: Json) -> tuple[Block, ...]:
     s = "s" if len(document.get("runs", ())) > 1 else ""
     command = Code(f"The command{s}", document["command"])
     configuration = Code(f"The configuration{s} of the run{s}", document["configuration"])
-    return Facts(tuple(facts.items())), command, configuration
+    return FactList(tuple(facts.items())), command, configuration

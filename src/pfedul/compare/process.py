@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,14 +17,12 @@ from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.judge.findings import Verdict
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
-from pfedul.compare.cells import Result
+from pfedul.compare.cells import CellResult
 from pfedul.engine import available_cores
-from pfedul.engine.processes import worker_environment
+from pfedul.engine.child import Child, start_child
+from pfedul.protocol import OnStage
 from pfedul.settings import Settings
 from pfedul.unlearn.options import ForgetOptions
-
-Child = subprocess.Popen[bytes]
-OnMessage = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +83,7 @@ class Children:
         with self._lock:
             self._alive.add(child)
             if self._stopping:
-                child.kill()
+                child.process.kill()
 
     def discard(self, child: Child) -> None:
         with self._lock:
@@ -98,7 +93,7 @@ class Children:
         with self._lock:
             self._stopping = True
             for child in self._alive:
-                child.kill()
+                child.process.kill()
 
 
 @contextmanager
@@ -118,68 +113,45 @@ def threads_for(children: Children, workers: int | None) -> Iterator[ThreadPoolE
         pool.shutdown()
 
 
-def in_process(children: Children, task: CellTask, on_message: OnMessage) -> Result:
+def in_process(children: Children, task: CellTask, on_stage: OnStage) -> CellResult:
     """Run a cell in its own process; whatever ends it is a result."""
-    with tempfile.TemporaryFile() as log, child_of(children, log) as child:
-        send(child, task)
-        result = listen(child, on_message)
-        code = child.wait()
+    with tempfile.TemporaryFile() as log, child_of(children, task, log) as child:
+        result = listen(child, on_stage)
+        code = child.process.wait()
         log.seek(0)
         return result if result is not None else {"failure": _why(code, log.read())}
 
 
 @contextmanager
-def child_of(children: Children, log: IO[bytes]) -> Iterator[Child]:
-    """A process that waits for its task, one of the children while it lives."""
-    child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "pfedul.compare.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=worker_environment(),
-    )
+def child_of(children: Children, task: CellTask, log: IO[bytes]) -> Iterator[Child]:
+    """A process at work on the task, one of the children while it lives."""
+    child = start_child("pfedul.compare.worker", output=log)
     children.add(child)
     try:
+        with suppress(OSError):  # it has died; its exit code says so
+            # Pickled here: `send` would put tensors into memory that this process must serve.
+            child.line.send_bytes(pickle.dumps(task))
         yield child
     finally:
-        _end(child)
+        child.end()
         children.discard(child)
 
 
-def _end(child: Child) -> None:
-    """Kill it, wait for it, close its pipes."""
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.kill()
-    child.wait()
-    child.stdout.close()
-    with suppress(OSError):  # what was not sent yet goes nowhere
-        child.stdin.close()
-
-
-def listen(child: Child, on_message: OnMessage) -> Result | None:
-    """The result that a process sends last; `on_message` gets what it sends before."""
-    assert child.stdout is not None
-    result: Result | None = None
-    for text in child.stdout:
-        try:
-            message = json.loads(text)
-        except ValueError:  # half a line of a process that was killed
-            continue
-        if "result" in message:
-            result = message["result"]
+def listen(child: Child, on_stage: OnStage) -> CellResult | None:
+    """The result that a process sends last; before that it sends its stages."""
+    result: CellResult | None = None
+    for message in _messages(child):
+        if isinstance(message, dict):
+            result = message
         else:
-            on_message(message)
+            on_stage(*message)
     return result
 
 
-def send(child: Child, task: CellTask) -> None:
-    """The pipe stays open: when it closes, the process knows that its parent is gone."""
-    assert child.stdin is not None
-    data = pickle.dumps(task)
-    with suppress(OSError):  # it has died; its exit code says so
-        child.stdin.write(len(data).to_bytes(8, "big") + data)
-        child.stdin.flush()
+def _messages(child: Child) -> Iterator[Any]:
+    with suppress(EOFError, OSError):  # it has ended
+        while True:
+            yield child.line.recv()
 
 
 def _why(code: int, errors: bytes) -> str:

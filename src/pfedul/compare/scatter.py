@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.text import counted, number, signed
-from pfedul.compare.dots import TITLE, Dot, Picture, crowds, picture_of
+from pfedul.compare.dots import TITLE, Dot, Scatter, crowds, picture_of
 from pfedul.compare.tables import OWN_BASE
-from pfedul.report.blocks import Figure
+from pfedul.report.blocks import Picture
+from pfedul.report.material import Json
 from pfedul.report.style import BAND, GRID, INK, PAGE, SERIES, on_white
 from pfedul.store.folder import own_errors
 
-Json = Mapping[str, Any]
-Paint = Mapping[str, str]
+Colours = Mapping[str, str]
 
 X_LABEL = "mean excess of the attacks' AUC over the oracles (0: as if retrained)"
 Y_LABEL = "PPS: accuracy kept by the remaining clients (1: as before)"
@@ -34,21 +34,21 @@ _LAYER = {"control": 3, "method": 3, "oracle": 4, "untouched": 5}
 """Hollow marks are drawn last: what they lie on shows through."""
 
 
-def scatter_figure(document: Json) -> Figure:
+def scatter_figure(document: Json) -> Picture:
     """The picture for the page, which has the title over it."""
     picture = replace(picture_of(document), title="")
     summary = "; ".join(
         f"{_name(dot)}: excess {signed(dot.x)}, PPS {number(dot.y)}" for dot in picture.dots
     )
     draw = partial(draw_scatter, picture=picture, paint=_ON_PAGE, letters=_LETTERS_OF_PAGE)
-    return Figure(TITLE, summary, _SIZE, draw, wide=True)
+    return Picture(TITLE, summary, _SIZE, draw, wide=True)
 
 
 def _name(dot: Dot) -> str:
     return f"{dot.number} {dot.label}" if dot.number else dot.label
 
 
-def draw_scatter(figure: Any, picture: Picture, paint: Paint, letters: float) -> None:
+def draw_scatter(figure: Any, picture: Scatter, paint: Colours, letters: float) -> None:
     """Dots over the band of the oracles, their numbers, and the legend."""
     axes = figure.add_subplot()
     if picture.band is not None:
@@ -67,7 +67,7 @@ def draw_scatter(figure: Any, picture: Picture, paint: Paint, letters: float) ->
     _draw_numbers(figure, axes, picture, {"color": paint["ink"], "fontsize": letters})
 
 
-def _draw_dot(axes: Any, dot: Dot, paint: Paint) -> None:
+def _draw_dot(axes: Any, dot: Dot, paint: Colours) -> None:
     across, up = dot.spread
     axes.errorbar(
         [dot.x],
@@ -83,7 +83,7 @@ def _draw_dot(axes: Any, dot: Dot, paint: Paint) -> None:
     axes.plot([dot.x], [dot.y], **_mark(dot.series, paint), zorder=_LAYER[dot.series])
 
 
-def _mark(series: str, paint: Paint) -> dict[str, Any]:
+def _mark(series: str, paint: Colours) -> dict[str, Any]:
     hollow = series in {"oracle", "untouched"}
     return {
         "marker": SERIES[series].marker,
@@ -96,7 +96,7 @@ def _mark(series: str, paint: Paint) -> dict[str, Any]:
     }
 
 
-def _draw_numbers(figure: Any, axes: Any, picture: Picture, look: Mapping[str, Any]) -> None:
+def _draw_numbers(figure: Any, axes: Any, picture: Scatter, look: Mapping[str, Any]) -> None:
     """The number of each method over its dot; dots that touch have theirs in one row."""
     figure.draw_without_rendering()  # the layout decides which dots touch
     figure.set_layout_engine("none")
@@ -111,7 +111,7 @@ def _draw_numbers(figure: Any, axes: Any, picture: Picture, look: Mapping[str, A
         axes.annotate(text, (x, y), **place, **look)
 
 
-def _draw_legend(figure: Any, picture: Picture, paint: Paint, letters: float) -> None:
+def _draw_legend(figure: Any, picture: Scatter, paint: Colours, letters: float) -> None:
     """Under the picture: the marks, then the methods by number."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

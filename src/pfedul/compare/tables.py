@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 from pfedul.base.text import MISSING, counted, human_bytes, number, readable, signed
 from pfedul.report.blocks import Table
-
-Json = Mapping[str, Any]
+from pfedul.report.material import Json
 
 OWN_BASE = "†"
 OWN_BASE_NOTE = (
@@ -185,14 +184,59 @@ def setting(document: Json) -> str:
     return f"{document['personalization']} on {document['data']}, {rounds}"
 
 
-# Tables
+# Columns
 
-_FORGETTING = (
-    *("verdict", "mean excess", "largest excess", "remaining accuracy"),
-    *("PPS", "CFI", "lowest and highest client"),
-)
-_SHARED = "shared model, before and after"
-_COST = ("CPU seconds", "of retraining", "seconds", "global rounds", "sent", "kept by training")
+SHARED = "shared model"
+PRESERVATION = {
+    "excess": "mean excess",
+    "largest": "largest excess",
+    "accuracy": "remaining accuracy",
+    "PPS": "PPS",
+    "CFI": "CFI",
+    "clients": "lowest and highest client",
+    SHARED: "shared model, before and after",
+}
+COST = {
+    "CPU s": "CPU seconds",
+    "share": "of retraining",
+    "seconds": "seconds",
+    "rounds": "global rounds",
+    "sent": "sent",
+    "stored": "kept by training",
+}
+"""The name of each column in the terminal -> its title on the page."""
+
+
+def cells(row: Json) -> dict[str, str]:
+    """All columns of a row as text; empty where the row has no result."""
+    if not has_result(row):
+        return dict.fromkeys([*PRESERVATION, *COST], "")
+    return {
+        "excess": figure(row, "mean_excess", sign=True),
+        "largest": figure(row, "largest_excess", sign=True),
+        "accuracy": figure(row, "remaining_accuracy"),
+        "PPS": figure(row, "pps"),
+        "CFI": figure(row, "cfi"),
+        "clients": f"{number(row['lowest_ratio'], 2)} to {number(row['highest_ratio'], 2)}",
+        SHARED: shared_words(row),
+        "CPU s": _known(row, "cpu_seconds", amount),
+        "seconds": _known(row, "seconds", amount),
+        "rounds": _known(row, "rounds", lambda rounds: f"{rounds:.4g}"),
+        "sent": _known(row, "bytes_sent", human_bytes),
+        "stored": _known(row, "bytes_stored", human_bytes),
+    }
+
+
+def _known(row: Json, name: str, form: Callable[[float], str]) -> str:
+    """Empty if unknown: references have no rounds."""
+    return "" if row.get(name) is None else form(row[name])
+
+
+def has_result(row: Json) -> bool:
+    return row["pps"] is not None
+
+
+# Tables
 
 
 def forgetting_table(document: Json) -> Table:
@@ -213,11 +257,13 @@ def references_table(document: Json) -> Table:
 def _preservation_table(
     caption: str, first: str, rows: Sequence[Json], names: Sequence[str]
 ) -> Table:
-    further = (_SHARED,) if has_shared_accuracy(rows) else ()
-    head = (first, *_FORGETTING, *further)
-    pairs = zip(rows, names, strict=True)
-    lines = tuple(_preservation_row(row, name)[: len(head)] for row, name in pairs)
-    return Table(caption, head, lines, words=2)
+    names_shown = [name for name in PRESERVATION if name != SHARED or has_shared_accuracy(rows)]
+    lines = [
+        {first: name, "verdict": _verdict(row)}
+        | {PRESERVATION[column]: cells(row)[column] for column in names_shown}
+        for row, name in zip(rows, names, strict=True)
+    ]
+    return Table.of(caption, lines, words=2)
 
 
 def _training(row: Json) -> str:
@@ -230,22 +276,10 @@ def _name(row: Json) -> str:
     return marked(row, readable(row["label"])) if "method" in row else f"({row['label']})"
 
 
-def _preservation_row(row: Json, name: str) -> tuple[str, ...]:
-    if row["pps"] is None:
-        why = f"{NO_RESULT}: {row['failure']}" if row.get("failure") else NO_RESULT
-        return name, why, *[""] * 7
-    ends = f"{number(row['lowest_ratio'], 2)} to {number(row['highest_ratio'], 2)}"
-    return (
-        name,
-        verdict_words(verdicts_of(row)),
-        figure(row, "mean_excess", sign=True),
-        figure(row, "largest_excess", sign=True),
-        figure(row, "remaining_accuracy"),
-        figure(row, "pps"),
-        figure(row, "cfi"),
-        ends,
-        shared_words(row),
-    )
+def _verdict(row: Json) -> str:
+    if has_result(row):
+        return verdict_words(verdicts_of(row))
+    return f"{NO_RESULT}: {row['failure']}" if row.get("failure") else NO_RESULT
 
 
 def retraining_seconds(document: Json) -> float:
@@ -254,25 +288,16 @@ def retraining_seconds(document: Json) -> float:
 
 
 def cost_table(document: Json) -> Table:
-    """What each method cost, and retraining."""
-    retraining = retraining_seconds(document)
-    lines = tuple(_cost_row(row, retraining) for row in document["methods"])
-    return Table("Cost, mean over seeds", ("method", *_COST), lines)
-
-
-def _cost_row(row: Json, retraining: float) -> tuple[str, ...]:
-    name = marked(row, readable(row["label"]))
-    if row["cpu_seconds"] is None:
-        return name, NO_RESULT, *[""] * 5
-    return (
-        name,
-        amount(row["cpu_seconds"]),
-        f"{amount(100 * row['cpu_seconds'] / retraining)} %",
-        amount(row["seconds"]),
-        f"{row['rounds']:.4g}",
-        human_bytes(round(row["bytes_sent"])),
-        human_bytes(round(row["bytes_stored"])),
-    )
+    """What each method cost, and its share of the cost of retraining."""
+    retraining, rows = retraining_seconds(document), []
+    for row in document["methods"]:
+        texts = cells(row)
+        if has_result(row):
+            texts["share"] = f"{amount(100 * row['cpu_seconds'] / retraining)} %"
+        else:
+            texts["CPU s"] = NO_RESULT
+        rows.append({"method": _name(row), **{COST[name]: texts[name] for name in COST}})
+    return Table.of("Cost, mean over seeds", rows)
 
 
 def attack_tables(document: Json) -> list[Table]:
@@ -296,19 +321,17 @@ def _with_tests(row: Json, document: Json) -> dict[str, Any]:
 
 
 def _attack_table(attack: str, rows: Sequence[Json]) -> Table:
-    surfaces = list(dict.fromkeys(test["surface"] for row in rows for test in row["tests"]))
-    lines = tuple(_attack_row(attack, row, surfaces) for row in rows)
+    surfaces = dict.fromkeys(test["surface"] for row in rows for test in row["tests"])
+    lines = [
+        {"model": _name(row)} | {surface: _auc_cell(row, attack, surface) for surface in surfaces}
+        for row in rows
+    ]
     caption = f"AUC of the attack '{attack}' (difference to the oracles), mean over seeds"
-    return Table(caption, ("model", *surfaces), lines)
+    return Table.of(caption, lines)
 
 
-def _attack_row(attack: str, row: Json, surfaces: Sequence[str]) -> tuple[str, ...]:
-    tests = [test for test in row["tests"] if test["attack"] == attack]
-    cells = [_auc_cell([t for t in tests if t["surface"] == surface]) for surface in surfaces]
-    return _name(row), *cells
-
-
-def _auc_cell(tests: Sequence[Json]) -> str:
+def _auc_cell(row: Json, attack: str, surface: str) -> str:
+    tests = [t for t in row["tests"] if (t["attack"], t["surface"]) == (attack, surface)]
     if not tests:
         return ""
     value = fmean(test["figures"]["candidate"]["value"] for test in tests)

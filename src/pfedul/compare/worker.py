@@ -1,33 +1,26 @@
-"""The process of a cell: forgets in a branch of the run, audits that, prints the result.
+"""The process of a cell: forgets in a branch of the run, audits that, sends the result.
 
-Started as `python -m pfedul.compare.worker`. The task comes on stdin; progress and the result
-go to stdout as lines of JSON. Killed, it leaves a branch from which the same task resumes.
+Started as `python -m pfedul.compare.worker`. Killed, it leaves a branch from which the same task
+resumes.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import signal
-import sys
-import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from pfedul.audit.ask.answers import Answers, ask, surfaces_of
 from pfedul.audit.evidence.document import test_row, untested_surfaces
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.state import state_of
 from pfedul.base.threads import one_core
-from pfedul.compare.cells import Result
+from pfedul.compare.cells import CellResult
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.process import CellTask, Common
 from pfedul.compare.shared_model import shared_accuracy
+from pfedul.engine.child import as_child
 from pfedul.engine.processes import unpickle_bench
 from pfedul.errors import MethodFailed, PfedulError
 from pfedul.protocol import OnStage, Workbench
@@ -41,7 +34,7 @@ from pfedul.unlearn.outcome import Outcome, read_outcome
 from pfedul.unlearn.removal import forget
 
 
-def carry_out(task: CellTask, on_stage: OnStage) -> Result:
+def carry_out(task: CellTask, on_stage: OnStage) -> CellResult:
     """Forget, ask, judge; the result is written next to the branch.
 
     A failure of the method itself is a result: it would fail in the same way again.
@@ -57,7 +50,7 @@ def carry_out(task: CellTask, on_stage: OnStage) -> Result:
     return result
 
 
-def _heading(task: CellTask) -> Result:
+def _heading(task: CellTask) -> CellResult:
     """What a later comparison needs to recognise this cell."""
     return {
         "format": FORMAT,
@@ -67,7 +60,7 @@ def _heading(task: CellTask) -> Result:
     }
 
 
-def _result(task: CellTask, on_stage: OnStage) -> Result:
+def _result(task: CellTask, on_stage: OnStage) -> CellResult:
     common, checkpoint = task.common, task.checkpoint
     bench = unpickle_bench(common.bench)
     with closing(_branch(task, bench)) as branch:
@@ -89,7 +82,7 @@ def _result(task: CellTask, on_stage: OnStage) -> Result:
     }
 
 
-def _judgement(common: Common, bench: Workbench, answers: Answers) -> Result:
+def _judgement(common: Common, bench: Workbench, answers: Answers) -> CellResult:
     case = Case(
         common.samples,
         surfaces_of(bench),
@@ -129,31 +122,11 @@ def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
     return forget(branch, targets, task.options, on_stage=on_stage)
 
 
-def _end_with_parent() -> None:
-    """End this process at once when its parent is gone.
-
-    Reads the descriptor: holding the lock of `sys.stdin` would abort the interpreter at exit.
-    """
-    os.read(sys.stdin.fileno(), 1)
-    os._exit(1)
-
-
 def main() -> None:
     """Carry out one task."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
-    torch.set_num_threads(1)
-    size = int.from_bytes(sys.stdin.buffer.read(8), "big")
-    task: CellTask = pickle.loads(sys.stdin.buffer.read(size))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    with os.fdopen(os.dup(1), "w") as messages:
-        os.dup2(2, 1)  # what a user's model or data print must not mix with the messages
-
-        def send(**message: Any) -> None:
-            messages.write(json.dumps(message) + "\n")
-            messages.flush()
-
-        result = carry_out(task, lambda stage, done, of: send(stage=stage, done=done, of=of))
-        send(result=result)
+    line, _ = as_child()
+    task: CellTask = pickle.loads(line.recv_bytes())
+    line.send(carry_out(task, lambda *stage: line.send(stage)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Engines: where clients work. One protocol.
+"""Engines: where clients work. All follow one protocol.
 
 `inline` and `processes` on this machine; `flower-simulation` on Flower's
 simulation, which needs an extra and is imported only when asked for.

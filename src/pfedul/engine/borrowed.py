@@ -1,7 +1,7 @@
 """The engine of one federation, lent to another of the same clients.
 
-Workers and data are then there once, however many federations are trained for an
-audit; each has a seed of its own, which travels with its tasks.
+Workers and data then exist only once, however many federations an audit trains. Each
+has its own seed, which travels with its tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pfedul.protocol import Engine, LocatePersonal, Reply, Task
 
 
 class BorrowedEngine:
-    """Works as its lender does, with another seed; closing it leaves the lender at work."""
+    """Runs tasks on the lender with another seed; closing it leaves the lender running."""
 
     def __init__(self, lender: Engine, seed: int) -> None:
         self.in_process = lender.in_process
@@ -32,4 +32,4 @@ class BorrowedEngine:
         return self._lender.run(replace(task, seed=seed), clients, shared, locate_personal)
 
     def close(self) -> None:
-        """The lender goes on."""
+        """Nothing to close: the lender is still in use."""

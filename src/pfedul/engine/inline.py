@@ -1,4 +1,4 @@
-"""The engine that works in this very process: for tests, debugging and small machines."""
+"""The engine that works in this process, for tests, debugging and small machines."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ class InlineEngine:
             yield perform(self._bench, self._scratch, task, client, shared, personal)
 
     def close(self) -> None:
-        """Nothing outlives the call."""
+        """Nothing to close."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pfedul.base.tensors import Tensors
 from pfedul.data.samples import ClientData, Samples, TensorSamples
 from pfedul.engine.sharedbuffer import Places, SharedBuffer
 from pfedul.protocol import Reply, Task
@@ -69,9 +70,8 @@ def detach_data(data: dict[str, ClientData], buffer: SharedBuffer) -> tuple[Any,
     return skeleton, buffer.write(tensors)
 
 
-def attach_data(skeleton: Any, buffer: SharedBuffer, layout: Places) -> dict[str, ClientData]:
+def attach_data(skeleton: Any, tensors: Tensors) -> dict[str, ClientData]:
     """The inverse of `detach_data`: every worker sees the same memory."""
-    tensors = buffer.read(layout)
 
     def attach(samples: Any) -> Samples:
         if isinstance(samples, str):

@@ -7,23 +7,18 @@ work done again: tasks are pure, so the run ends the same.
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection as mp_connection
-from multiprocessing.connection import Connection
-from pathlib import Path
 
 import cloudpickle
 import torch
 
 from pfedul.base.registry import registered_entries, restore_entries
 from pfedul.base.tensors import Tensors
+from pfedul.engine.child import Child, start_child
 from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError, TransientError
@@ -38,15 +33,9 @@ ATTEMPTS = 3
 
 @dataclass
 class Worker:
-    """A process, the line to it, and its buffers that hold no unread answer.
+    """A process, and its buffers, of which `free` hold no unread answer."""
 
-    The lifeline is never written to: it closes when this process ends, however it
-    ends, and the worker then ends at once, even in the middle of a task.
-    """
-
-    process: subprocess.Popen[bytes]
-    line: Connection
-    lifeline: int
+    child: Child
     buffers: list[SharedBuffer]
     free: list[int] = field(default_factory=lambda: list(range(BUFFERS_PER_WORKER)))
     busy_with: WorkerOrder | None = None
@@ -129,17 +118,19 @@ class ProcessesEngine:
                 raise TransientError(_explain_deaths(order.client, self._last_exit))
             worker.busy_with = order
             try:
-                worker.line.send(order)
+                worker.child.line.send(order)
             except OSError:
                 self._drop_dead(worker, waiting)
 
     def _collect(self, waiting: deque[WorkerOrder], done: dict[str, ReadyReply]) -> None:
         """Wait until at least one worker answers or dies; nobody at work is for `_give_out`."""
-        busy = {worker.line: worker for worker in self._workers if worker.busy_with is not None}
+        busy = {
+            worker.child.line: worker for worker in self._workers if worker.busy_with is not None
+        }
         for line in mp_connection.wait(list(busy)) if busy else ():
             worker = busy[line]  # type: ignore[index]
             try:
-                message = worker.line.recv()
+                message = worker.child.line.recv()
             except (EOFError, OSError):
                 self._drop_dead(worker, waiting)
                 continue
@@ -155,29 +146,16 @@ class ProcessesEngine:
         self._end_worker(worker)
 
     def _start_worker(self) -> Worker:
-        ours, theirs = socket.socketpair()
-        alive, lifeline = os.pipe()
         buffers = [SharedBuffer() for _ in range(BUFFERS_PER_WORKER)]
-        descriptors = [theirs.fileno(), alive, self._data.descriptor, self._shared.descriptor]
-        descriptors += [buffer.descriptor for buffer in buffers]
-        command = [sys.executable, "-P", "-m", "pfedul.engine.worker", *map(str, descriptors)]
-        process = subprocess.Popen(
-            command, pass_fds=descriptors, env=worker_environment(), stdin=subprocess.DEVNULL
-        )
-        theirs.close()
-        os.close(alive)
-        worker = Worker(process, Connection(ours.detach()), lifeline, buffers)
+        inherited = [buffer.descriptor for buffer in (self._data, self._shared, *buffers)]
+        worker = Worker(start_child("pfedul.engine.worker", inherited), buffers)
         with suppress(OSError):  # it died at once; its first order will find out
-            worker.line.send(self._setup)
+            worker.child.line.send(self._setup)
         return worker
 
     def _end_worker(self, worker: Worker) -> None:
         self._workers.remove(worker)
-        worker.line.close()
-        os.close(worker.lifeline)
-        self._last_exit = worker.process.poll()
-        worker.process.kill()
-        self._last_exit = worker.process.wait() if self._last_exit is None else self._last_exit
+        self._last_exit = worker.child.end()
         for buffer in worker.buffers:
             buffer.close()
 
@@ -206,13 +184,6 @@ def unpickle_bench(pickled: bytes) -> Workbench:
     restore_entries(entries)
     result: Workbench = bench
     return result
-
-
-def worker_environment() -> dict[str, str]:
-    """Workers import what this process can import, and start no threads of their own."""
-    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    path = [folder or str(Path.cwd()) for folder in sys.path]
-    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _opened(answer: Answer, worker: Worker) -> ReadyReply:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,7 +73,7 @@ class SharedBuffer:
     def read(self, layout: Places) -> Tensors:
         """Views of the tensors, without a copy: they change when the buffer is written again."""
         memory = self._mapped(max((place.end for place in layout.values()), default=0))
-        return {name: _view(memory, place) for name, place in layout.items()}
+        return views(memory, layout)
 
     def _mapped(self, size: int) -> mmap.mmap | None:
         if size and (self._map is None or len(self._map) < size):
@@ -86,7 +87,12 @@ class SharedBuffer:
         self.descriptor, self._map = -1, None
 
 
-def _view(memory: mmap.mmap | None, place: Place) -> Tensor:
+def views(memory: Any, layout: Places) -> Tensors:
+    """Views of the tensors in a piece of memory, without a copy."""
+    return {name: _view(memory, place) for name, place in layout.items()}
+
+
+def _view(memory: Any, place: Place) -> Tensor:
     if memory is None or place.count == 0:
         return torch.empty(place.shape, dtype=place.dtype)
     flat = torch.frombuffer(memory, dtype=place.dtype, count=place.count, offset=place.offset)

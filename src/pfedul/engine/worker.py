@@ -1,15 +1,10 @@
 """A worker process: waits for orders, does them for one client at a time, answers.
 
-Started by the `processes` engine as `python -m pfedul.engine.worker`. It never
-imports the user's main script, so scripts need no `__main__` guard.
+Started by the `processes` engine as `python -m pfedul.engine.worker`.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import threading
 import traceback
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +13,10 @@ from multiprocessing.connection import Connection
 import torch
 
 from pfedul.base.tensorfile import read_file
+from pfedul.base.tensors import Tensors
 from pfedul.base.threads import warm_up
 from pfedul.client import Scratch, perform, scratch_of
+from pfedul.engine.child import as_child
 from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, attach_data, make_answer
 from pfedul.engine.processes import unpickle_bench
 from pfedul.engine.sharedbuffer import SharedBuffer
@@ -33,7 +30,7 @@ def serve(
     """Answer orders until the engine hangs up."""
     setup: Setup = line.recv()
     try:
-        bench, scratch = set_up(setup, data)
+        bench, scratch = set_up(setup, data.read(setup.data))
     except Exception as error:
         line.send(failure("Setting up the model and the data", error))
         return
@@ -42,12 +39,12 @@ def serve(
         line.send(carry_out(order, bench, scratch, shared, own[order.buffer]))
 
 
-def set_up(setup: Setup, data: SharedBuffer) -> tuple[Workbench, Scratch]:
+def set_up(setup: Setup, data: Tensors) -> tuple[Workbench, Scratch]:
     """The bench with its data attached, and a model of its own."""
     torch.set_default_dtype(setup.default_dtype)
     warm_up()
     bench = unpickle_bench(setup.bench)
-    bench = replace(bench, data=attach_data(bench.data, data, setup.data))
+    bench = replace(bench, data=attach_data(bench.data, data))
     return bench, scratch_of(bench)
 
 
@@ -70,21 +67,12 @@ def failure(what: str, error: Exception) -> Failure:
     return Failure(what, mistake, traceback.format_exc())
 
 
-def end_with(lifeline: int) -> None:
-    """End this process at once when the engine's process is gone."""
-    os.read(lifeline, 1)
-    os._exit(1)
-
-
 def main() -> None:
     """Serve on the descriptors that the command line names."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
-    torch.set_num_threads(1)
-    line, lifeline, data, shared, *own = map(int, sys.argv[1:])
-    threading.Thread(target=end_with, args=(lifeline,), daemon=True).start()
+    line, (data, shared, *own) = as_child()
     buffers = [SharedBuffer(descriptor) for descriptor in own]
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the engine has hung up
-        serve(Connection(line), SharedBuffer(data), SharedBuffer(shared), buffers)
+        serve(line, SharedBuffer(data), SharedBuffer(shared), buffers)
 
 
 if __name__ == "__main__":

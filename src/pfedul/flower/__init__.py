@@ -1,4 +1,4 @@
-"""The same federation across machines, on Flower: the public door of this room.
+"""The same federation across machines, on Flower: the public functions.
 
     from pfedul.flower import client_app, server_app
 

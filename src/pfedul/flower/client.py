@@ -1,4 +1,4 @@
-"""The client's side on Flower: handlers that call the very functions that local engines call.
+"""The client's side on Flower: handlers that call the same functions as local engines.
 
 A client is one function that returns its model, its training data and its test
 data. Personal tensors stay in the client's own folder, which the node config
@@ -17,10 +17,9 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from pfedul.base.tensors import Tensors
 from pfedul.client import perform, scratch_of
 from pfedul.data import FederatedData, fingerprint
-from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, open_order, pack_reply, pack_words
+from pfedul.engine.flower.wire import Handler, NodeOrder, app_of, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
 from pfedul.protocol import Reply, Workbench, split_extra
@@ -54,19 +53,15 @@ def client_app(load: Load | None = None) -> ClientApp:
     arrays or a map-style Dataset. Without it the client's share of the data set
     that the server's settings name is used.
     """
-    app = ClientApp()
-    kinds = {"train": app.train, "evaluate": app.evaluate, "query": app.query}
-    for action, message_type in MESSAGE_TYPES.items():
-        kind, _, name = message_type.partition(".")
-        kinds[kind](name)(_handler(action, load))
-    return app
 
+    def handler(action: str) -> Handler:
+        def handle(message: Message, context: Context) -> Message:
+            content = answer(action, message.content, context.node_config, load)
+            return Message(content, reply_to=message)
 
-def _handler(action: str, load: Load | None) -> Callable[[Message, Context], Message]:
-    def handle(message: Message, context: Context) -> Message:
-        return Message(answer(action, message.content, context.node_config, load), reply_to=message)
+        return handle
 
-    return handle
+    return app_of(handler)
 
 
 def answer(
@@ -129,13 +124,8 @@ def carry_out(node: Node, order: NodeOrder, load: Load | None) -> Reply:
     reply = perform(bench, scratch, order.task, node.client, order.shared, personal)
     if order.task.action in MAKES_PERSONAL and bench.split.personal:
         keep_only(folder, order.base)
-        reply = _without_personal(reply, folder)
+        reply = replace(reply, personal={}, held=write_held(folder, reply.personal))
     return reply
-
-
-def _without_personal(reply: Reply, folder: Path) -> Reply:
-    personal: Tensors = reply.personal
-    return replace(reply, personal={}, held=write_held(folder, personal))
 
 
 def _bench(node: Node, settings: Settings, load: Load | None) -> Workbench:

@@ -3,9 +3,9 @@
     FOLDER/FEDERATION/CLIENT/SHA256.safetensors   personal tensors, named after their content
     FOLDER/receipts/FEDERATION-CLIENT.json        after an erasure: what was erased, and when
 
-A round writes new tensors next to those it started from. Which of them count is
-known to the server alone, whose commit may still fail: so the order of the next
-round names what to start from, and only then is everything else deleted.
+A round writes new tensors next to those it started from. Only the server knows which
+of them count, since its commit may still fail. So the next order names the tensors to
+start from, and everything else is deleted then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A federation whose clients are Flower nodes: made with those that come, and opened again.
+"""Creates or opens a federation whose clients are Flower nodes.
 
 The run folder, the rounds and the removals are those of every other engine.
 """
@@ -19,7 +19,7 @@ from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
 from pfedul.protocol import Task, Workbench
-from pfedul.run.assembly import ModelFactory, assemble_at_server, check_clients
+from pfedul.run.assembly import assemble_at_server, check_clients
 from pfedul.run.opening import check_same_settings, check_same_tensors
 from pfedul.settings import (
     OWN,
@@ -35,7 +35,7 @@ from pfedul.settings import (
     write_toml,
 )
 from pfedul.store.folder import refuse_unusable
-from pfedul.store.ledger import Ledger, Statement
+from pfedul.store.ledger import Statement
 from pfedul.store.nodes import (
     binding_rows,
     bound_keys,
@@ -75,7 +75,7 @@ def open_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Fede
             raise PfedulError(f"The clients of {path} are here; use 'pfedul train {path}'.")
         check_same_settings(store, stored)
         _check_commits(settings)
-        bench = _bench_of(store.ledger, settings, server.model)
+        bench = assemble_at_server(settings, *read_inputs(store.ledger), server.model)
         state = bench.build_model().state_dict()
         check_same_tensors(store.read(SHARED_FILE), {n: state[n] for n in bench.split.shared})
         if settings != stored:
@@ -87,24 +87,20 @@ def open_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Fede
 
 
 def create_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Federation:
-    """A new run with the first nodes that come and say who they are."""
+    """A new run with the first nodes that introduce themselves."""
     refuse_unusable(path)
     settings = _first_settings(server, asked)
     found, traffic = _gather(server, settings)
     shape, classes = _agree(found)
     bench = assemble_at_server(settings, shape, classes, server.model)
     check_clients(settings, [node.member.client for node in found])
-    _refuse_clusters(settings)
+    if settings.clusters > 1:
+        raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
     shared = read_tensors(bench.build_model(), bench.split.shared)
     rows = [*run_rows(), settings_row(settings), *_rows_of(found), *traffic]
     rows += run_facts(shape, classes)
     store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
     return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
-
-
-def _refuse_clusters(settings: Settings) -> None:
-    if settings.clusters > 1:
-        raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
 
 
 def _engine(
@@ -150,7 +146,7 @@ def _check_commits(settings: Settings) -> None:
 
 
 def _gather(server: FlowerServer, settings: Settings) -> tuple[list[Introduced], list[Statement]]:
-    """Wait until so many nodes as there are to be clients have said who they are."""
+    """Wait until as many nodes as there will be clients have introduced themselves."""
     wanted = settings.clients or 1
     found: dict[str, Introduced] = {}
     asked: set[str] = set()
@@ -176,7 +172,7 @@ def _gather(server: FlowerServer, settings: Settings) -> tuple[list[Introduced],
 def _sort_claims(
     server: FlowerServer, claims: Mapping[str, Introduced | str], found: dict[str, Introduced]
 ) -> list[str]:
-    """Take in who can be taken in; returns why others cannot."""
+    """Add the nodes that can be clients to `found`; returns why others cannot."""
     refused = []
     for key, claim in claims.items():
         if isinstance(claim, Introduced) and claim.member.client not in found:
@@ -211,11 +207,6 @@ def _agree(found: Sequence[Introduced]) -> tuple[tuple[int, ...], int]:
 def _rows_of(found: Sequence[Introduced]) -> list[Statement]:
     rows = [client_row(node.member, 0) for node in found]
     return rows + [row for node in found for row in binding_rows(node.member.client, node.key)]
-
-
-def _bench_of(ledger: Ledger, settings: Settings, model: ModelFactory | None) -> Workbench:
-    shape, classes = read_inputs(ledger)
-    return assemble_at_server(settings, shape, classes, model)
 
 
 def wait_for_nodes(server: FlowerServer, federation: Federation) -> list[str]:

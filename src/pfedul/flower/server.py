@@ -1,7 +1,7 @@
 """The server's side on Flower: one run of the app does one action on the run folder.
 
 `flwr run APP -c 'action="forget" client="ID"'` starts it at the superlink. It
-opens the run folder, does what the command line would do, and lets go of it;
+opens the run folder, does what the command line would do, and closes it;
 what happened is in the ledger, under `actions`.
 """
 
@@ -75,7 +75,7 @@ def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
 def _noted(
     federation: Federation, options: AppOptions, act: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write down that an action was begun, and how it ended."""
+    """Record the start and the end of an action in the ledger."""
     ledger = federation.store.ledger
     number = begin_action(ledger, options.action)
     try:
@@ -95,7 +95,7 @@ def _result_of(error: BaseException) -> str:
 
 
 def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
-    """Settle what is owed to and by the nodes, then do the action."""
+    """Meet new nodes, confirm erasures, recalibrate late clients; then do the action."""
     missing = wait_for_nodes(server, federation)
     if missing:
         server.tell(f"Not connected: {', '.join(missing)}.")
@@ -122,7 +122,7 @@ def _run_path(options: AppOptions) -> Path:
 
 
 def _catch_up(server: FlowerServer, federation: Federation) -> list[str]:
-    """Who was away when a client was forgotten recalibrates now, if it is back."""
+    """Recalibrate clients that were away during a removal and are back."""
     done = federation.recalibrate()
     if done:
         server.tell(f"Recalibrated after their absence: {', '.join(done)}.")

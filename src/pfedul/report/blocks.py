@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names and values; `mono` if the values are hashes or code."""
 
     rows: tuple[tuple[str, str], ...]
@@ -46,6 +46,13 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
 
+    @staticmethod
+    def of(caption: str, rows: Iterable[Mapping[str, str]], words: int = 1) -> Table:
+        """From rows that map each column's title to its text."""
+        items = list(rows)
+        head = tuple(items[0]) if items else ()
+        return Table(caption, head, tuple(tuple(row.values()) for row in items), words)
+
 
 @dataclass(frozen=True)
 class Code:
@@ -56,7 +63,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Picture:
     """One picture: `draw` is given an empty matplotlib figure of `size` pixels.
 
     `summary` describes the picture for those who cannot see it. A `wide` picture keeps its
@@ -79,12 +86,12 @@ class Gallery:
     """
 
     caption: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Picture, ...]
     legend: tuple[str, ...] = ()
     lines: bool = False
 
 
-Block = Text | Heading | Items | Facts | Table | Code | Gallery
+Block = Text | Heading | Items | FactList | Table | Code | Gallery
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,24 @@ class Section:
     name: str
     title: str
     blocks: tuple[Block, ...]
+
+    @staticmethod
+    def of(name: str, title: str, blocks: Iterable[Block]) -> Section:
+        """Without blocks that have no content, and headings that nothing follows."""
+        kept: list[Block] = []
+        for block in reversed([block for block in blocks if _has_content(block)]):
+            if not isinstance(block, Heading) or (kept and not isinstance(kept[-1], Heading)):
+                kept.append(block)
+        return Section(name, title, tuple(reversed(kept)))
+
+
+def _has_content(block: Block) -> bool:
+    match block:
+        case Items(content) | FactList(content) | Gallery(_, content):
+            return bool(content)
+        case Table():
+            return bool(block.rows)
+    return True
 
 
 @dataclass(frozen=True)

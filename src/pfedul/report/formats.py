@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pfedul.errors import PfedulError
-from pfedul.report.blocks import Figure, Page
+from pfedul.report.blocks import Page, Picture
 from pfedul.report.markdown import as_markdown
 from pfedul.report.material import Json, read_material
 from pfedul.report.page import report_content
@@ -27,9 +27,7 @@ from pfedul.store.paths import REPORTS
 class Format:
     """A file format and the function that renders it."""
 
-    name: str
     file_name: str
-    summary: str
     render: Callable[[Json], str]
 
 
@@ -50,7 +48,7 @@ def as_html(page: Page, paper: bool = False) -> str:
     template = _environment().get_template("page.html")
     numbers = count(1)
 
-    def picture(figure: Figure) -> Markup:
+    def picture(figure: Picture) -> Markup:
         # Made here from escaped text: the only markup that the template does not escape.
         return Markup(render(figure, f"f{next(numbers)}"))
 
@@ -69,28 +67,12 @@ def _environment() -> Environment:
 
 
 FORMATS = {
-    entry.name: entry
-    for entry in (
-        Format(
-            "html",
-            "report.html",
-            "one page for people; opens from disk",
-            lambda material: as_html(report_content(material)),
-        ),
-        Format(
-            "md",
-            "report.md",
-            "the same words and tables as Markdown",
-            lambda material: as_markdown(report_content(material)),
-        ),
-        Format("json", "report.json", "the figures, for programs", _as_json),
-        Format(
-            "pdf-ready",
-            "report-print.html",
-            "the page laid out for A4 paper; print it from a browser to get a PDF",
-            lambda material: as_html(report_content(material), paper=True),
-        ),
-    )
+    "html": Format("report.html", lambda material: as_html(report_content(material))),
+    "md": Format("report.md", lambda material: as_markdown(report_content(material))),
+    "json": Format("report.json", _as_json),
+    "pdf-ready": Format(
+        "report-print.html", lambda material: as_html(report_content(material), paper=True)
+    ),
 }
 
 

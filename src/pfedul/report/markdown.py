@@ -10,7 +10,7 @@ from pfedul.report.blocks import (
     Banner,
     Block,
     Code,
-    Facts,
+    FactList,
     Gallery,
     Heading,
     Items,
@@ -81,7 +81,7 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _facts(block: Facts) -> str:
+def _facts(block: FactList) -> str:
     return "\n".join(f"- **{escaped(name)}**: {escaped(value)}" for name, value in block.rows)
 
 
@@ -102,7 +102,7 @@ _FORMS: dict[type[Block], Callable[[Any], str]] = {
     Text: lambda block: escaped(block.text),
     Heading: lambda block: f"### {escaped(block.text)}",
     Items: lambda block: _bullets(block.items),
-    Facts: _facts,
+    FactList: _facts,
     Table: _table,
     Code: _code,
     Gallery: _gallery,

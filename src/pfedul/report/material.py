@@ -20,7 +20,7 @@ from pfedul.unlearn.outcome import read_outcome
 Json = Mapping[str, Any]
 
 NO_EVIDENCE = (
-    "No rehearsal was made, so nothing is known of what was forgotten; "
+    "No rehearsal was made, so nothing is known about what was forgotten; "
     "run pfedul rehearse before pfedul forget, or pfedul audit after it."
 )
 NOT_FORGOTTEN_YET = "No client was forgotten in this run: what follows is about a rehearsal."

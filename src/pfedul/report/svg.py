@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree
 
-from pfedul.report.blocks import Figure
+from pfedul.report.blocks import Picture
 from pfedul.report.style import GRID, INK, INKS
 
 _LOOK: dict[Any, Any] = {
@@ -35,11 +33,11 @@ _REFERENCE = re.compile(r"#([\w.-]+)")
 _FONTS = re.compile(r"font-family: [^;]*;? ?")
 
 
-def render(figure: Figure, prefix: str) -> str:
+def render(figure: Picture, prefix: str) -> str:
     """Draw `figure` as an `<svg>` element; every id in it begins with `prefix`."""
     root = _without_namespaces(ElementTree.fromstring(_drawn(figure)))
     _drop(root, "metadata")
-    _drop_styles(root)
+    _drop(root, "style")  # it would apply to the whole page
     _rename_ids(root, prefix)
     for node in root.iter():
         _repaint(node)
@@ -47,29 +45,33 @@ def render(figure: Figure, prefix: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _drawn(figure: Figure) -> str:
+def _drawn(figure: Picture) -> str:
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
 
     width, height = (pixels / _UNITS_PER_INCH for pixels in figure.size)
-    with _look():
+    with rc_context(_LOOK), warnings.catch_warnings():
+        # The browser has letters that the font used for measuring lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         canvas = Canvas(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(canvas)
         canvas.patch.set_visible(False)
         figure.draw(canvas)
         for axes in canvas.axes:
             axes.patch.set_visible(False)
+        _lay_out(canvas)
         target = io.StringIO()
         canvas.savefig(target, format="svg", metadata={"Date": None})
     return target.getvalue()
 
 
-@contextmanager
-def _look() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
-        # The browser has letters that the font used for measuring lacks.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield
+def _lay_out(canvas: Any) -> None:
+    """Lay out here, once: with a layout engine `savefig` draws everything twice."""
+    engine = canvas.get_layout_engine()
+    if engine is not None:
+        engine.execute(canvas)
+        canvas.set_layout_engine(None)
 
 
 def _without_namespaces(root: Any) -> Any:
@@ -83,11 +85,6 @@ def _drop(root: Any, tag: str) -> None:
     for parent in list(root.iter()):
         for child in parent.findall(tag):
             parent.remove(child)
-
-
-def _drop_styles(root: Any) -> None:
-    """Style sheets in a figure would apply to the whole page."""
-    _drop(root, "style")
 
 
 def _rename_ids(root: Any, prefix: str) -> None:
@@ -116,11 +113,11 @@ def _repaint(node: Any) -> None:
             node.set(key, _LONG_NUMBER.sub(_rounded, " ".join(node.get(key).split())))
 
 
-def _rounded(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.2f}"
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number.group()):.2f}"
 
 
-def _label(root: Any, figure: Figure, prefix: str) -> None:
+def _label(root: Any, figure: Picture, prefix: str) -> None:
     width, height = figure.size
     root.attrib.clear()
     root.attrib.update(
@@ -132,8 +129,9 @@ def _label(root: Any, figure: Figure, prefix: str) -> None:
             "aria-labelledby": f"{prefix}-title {prefix}-summary",
         }
     )
-    for place, (tag, text) in enumerate((("title", figure.title), ("desc", figure.summary))):
+    words = (("title", "title", figure.title), ("desc", "summary", figure.summary))
+    for place, (tag, name, text) in enumerate(words):
         node = ElementTree.Element(tag)
-        node.set("id", f"{prefix}-{'title' if tag == 'title' else 'summary'}")
+        node.set("id", f"{prefix}-{name}")
         node.text = text
         root.insert(place, node)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pfedul.report.material import Json
 from pfedul.terminal.console import error_console, line, table
 
 if TYPE_CHECKING:
     from pfedul.audit.rehearsal import Price
-
-Row = dict[str, Any]
 
 
 def print_price(price: Price) -> None:
@@ -29,13 +28,13 @@ def print_price(price: Price) -> None:
     )
 
 
-def print_carried_over(evidence: Row, differences: list[str]) -> None:
+def print_carried_over(evidence: Json, differences: list[str]) -> None:
     """After a removal: whether the evidence of the rehearsal applies to it."""
     if differences:
         line(f"The rehearsal of {evidence['made_at'][:10]} does not apply: {differences[0]}.")
         return
     line(
-        f"Evidence: these are the very tensors that were rehearsed (equal hashes); the verdict was "
+        f"Evidence: these are the tensors that were rehearsed (equal hashes); the verdict was "
         f"'{evidence['verdict']['verdict']}'."
     )
 
@@ -51,12 +50,12 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def print_audit(evidence: Row, next_command: str) -> None:
+def print_audit(evidence: Json, next_command: str) -> None:
     """The verdict, what it rests on, the controls and the limits."""
     verdict = evidence["verdict"]
     line(f"Verdict: {verdict['verdict']}")
     line(verdict["sentence"])
-    table("AUC of each attack (0.5: members cannot be told from others)", _tests(evidence))
+    table("AUC of each attack (0.5: the attacker can only guess)", _tests(evidence))
     table("controls", [_control(row) for row in evidence["controls"]])
     for need in verdict["needed"]:
         line(f"Needed: {need}")
@@ -65,7 +64,7 @@ def print_audit(evidence: Row, next_command: str) -> None:
     line(f"Next: {next_command}")
 
 
-def _tests(evidence: Row) -> list[Row]:
+def _tests(evidence: Json) -> list[dict[str, str]]:
     return [
         {
             "surface": row["surface"],
@@ -79,18 +78,18 @@ def _tests(evidence: Row) -> list[Row]:
     ]
 
 
-def _figure(figure: Row | None) -> str:
+def _figure(figure: Json | None) -> str:
     if figure is None:
         return "gone"
     return f"{figure['value']:.3f} ({figure['interval'][0]:.2f} to {figure['interval'][1]:.2f})"
 
 
-def _retrained(row: Row) -> float:
+def _retrained(row: Json) -> float:
     return fmean(f["value"] for name, f in row["figures"].items() if name.startswith("oracle "))
 
 
-def _control(row: Row) -> Row:
-    holds = {True: "yes", False: "NO", None: "cannot be told"}
+def _control(row: Json) -> dict[str, str]:
+    holds = {True: "yes", False: "NO", None: "undecided"}
     return {
         "control": row["name"],
         "must": row["must"],

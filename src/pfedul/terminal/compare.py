@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -14,27 +14,26 @@ from rich.progress import Progress as Bar
 from rich.table import Column, Table
 from rich.text import Text
 
-from pfedul.base.text import counted, human_bytes
+from pfedul.base.text import counted
 from pfedul.compare.tables import (
     NO_RESULT,
-    amount,
-    figure,
+    SHARED,
+    cells,
+    has_result,
     has_shared_accuracy,
     marked,
     notes_on,
-    shared_words,
     short_labels,
     verdict_words,
     verdicts_of,
 )
+from pfedul.report.material import Json
 from pfedul.terminal.console import ProgressLog, console, error_console, line
 
 if TYPE_CHECKING:
     from pfedul.compare.comparison import OnCell
     from pfedul.protocol import OnStage
 
-Json = Mapping[str, Any]
-Rows = Sequence[Mapping[str, str]]
 
 _A_DAY = 24 * 3600.0
 
@@ -119,8 +118,8 @@ def comparison_table(document: Json, width: int) -> tuple[Table, list[str]]:
 
     References first, then the methods that were asked for.
     """
-    rows, models = _rows(document), [*document["references"], *document["methods"]]
-    columns = [name for name in _COLUMNS if name != "shared model" or has_shared_accuracy(models)]
+    rows = _rows(document)
+    columns = list(rows[0])
     limits = {} if _width(rows, columns, {}) <= width else _WRAPPED
     names = list(columns)
     for name in _FIRST_TO_GO:
@@ -147,64 +146,34 @@ _WRAPPED = {"method": 24, "verdict": 19}
 """Columns of text that may wrap, and their width in a narrow terminal."""
 
 
-def _width(rows: Rows, names: Sequence[str], limits: Mapping[str, int]) -> int:
+def _width(
+    rows: Sequence[Mapping[str, str]], names: Sequence[str], limits: Mapping[str, int]
+) -> int:
     """Width of these columns with the gaps between them."""
     widest = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
     return sum(min(widest[name], limits.get(name, widest[name])) + 2 for name in names) + 1
 
 
 def _rows(document: Json) -> list[dict[str, str]]:
+    """Rows as text; a failed one refers to the line below that says why."""
     methods = [row for row in document["methods"] if row["asked"]]
     names = short_labels(row["label"] for row in methods)
     failed = [row["label"] for row in methods if row["failure"] is not None]
-    rows = [_cells(row, f"({row['label']})", "") for row in document["references"]]
+    shared = has_shared_accuracy([*document["references"], *document["methods"]])
+    shown = [(row, f"({row['label']})", "") for row in document["references"]]
     for row in methods:
         note = f" [{failed.index(row['label']) + 1}]" if row["failure"] is not None else ""
-        rows.append(_cells(row, marked(row, names[row["label"]]), note))
-    return rows
+        shown.append((row, marked(row, names[row["label"]]), note))
+    return [_texts(row, name, note, shared) for row, name, note in shown]
 
 
-def _cells(row: Json, name: str, note: str) -> dict[str, str]:
-    """A row as text; a failed one refers to the line below that says why."""
-    if row["pps"] is None:
-        blank = dict.fromkeys(_COLUMNS, "")
-        return {**blank, "method": name, "verdict": f"{NO_RESULT}{note}"}
-    verdict = f"{verdict_words(verdicts_of(row))}{note}"
-    return {column: form(row) for column, form in _COLUMNS.items()} | {
-        "method": name,
-        "verdict": verdict,
-    }
+def _texts(row: Json, name: str, note: str, shared: bool) -> dict[str, str]:
+    verdict = verdict_words(verdicts_of(row)) if has_result(row) else NO_RESULT
+    texts = {"method": name, "verdict": f"{verdict}{note}", **cells(row)}
+    hidden = {"share"} if shared else {"share", SHARED}
+    return {column: text for column, text in texts.items() if column not in hidden}
 
 
-def _known(name: str, form: Callable[[float], str]) -> Callable[[Json], str]:
-    """Empty if unknown: references have no rounds."""
-    return lambda row: "" if row.get(name) is None else form(row[name])
-
-
-def _ends(row: Json) -> str:
-    return f"{row['lowest_ratio']:.2f} to {row['highest_ratio']:.2f}"
-
-
-def _bytes(size: float) -> str:
-    return human_bytes(round(size))
-
-
-_COLUMNS: dict[str, Callable[[Json], str]] = {
-    "method": lambda row: str(row["label"]),
-    "verdict": lambda row: verdict_words(verdicts_of(row)),
-    "excess": lambda row: figure(row, "mean_excess", sign=True),
-    "largest": lambda row: figure(row, "largest_excess", sign=True),
-    "accuracy": lambda row: figure(row, "remaining_accuracy"),
-    "PPS": lambda row: figure(row, "pps"),
-    "CFI": lambda row: figure(row, "cfi"),
-    "shared model": shared_words,
-    "clients": _ends,
-    "CPU s": _known("cpu_seconds", amount),
-    "seconds": _known("seconds", amount),
-    "rounds": _known("rounds", lambda rounds: f"{rounds:.4g}"),
-    "sent": _known("bytes_sent", _bytes),
-    "stored": _known("bytes_stored", _bytes),
-}
 _FIRST_TO_GO = (
     "largest",
     "seconds",

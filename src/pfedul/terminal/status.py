@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
+from pfedul.report.material import Json
 from pfedul.run.training import Progress
 from pfedul.terminal.console import ProgressLog, error_console, line, table
-
-Json = dict[str, Any]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -109,7 +107,7 @@ def _print_accuracy_now(status: Json) -> None:
     """The accuracy of the current tensors if the curve ends with older ones (after a removal)."""
     now = status["accuracy_now"]
     if now is None and status["accuracy"]:
-        line(f"          not known of the tensors as they are; 'pfedul evaluate {status['run']}'")
+        line(f"          not known for the current tensors; 'pfedul evaluate {status['run']}'")
     elif now is not None and now["source"] == "removal":
         line(f"          now {now['mean']:.1%}, the lowest {now['worst']:.1%}")
 

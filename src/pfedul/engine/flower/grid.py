@@ -2,7 +2,7 @@
 
 One message to each client and one back, within a deadline (Flower itself adds up to
 three minutes where a node dies in the middle of sending its reply).
-A client without an answer, for whatever reason, yields a reply that says why.
+A client that does not answer yields a reply with the reason.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Federated:
 
 
 OnTraffic = Callable[[Task, int, Traffic], None]
-"""Told after each task: the task, how many clients it was for, what it took."""
+"""Called after each task with the task, the number of clients and the traffic."""
 
 
 class FlowerEngine:
-    """Owns nothing but the way to Flower's nodes; the grid is Flower's own."""
+    """Sends tasks to Flower's nodes over Flower's grid."""
 
     in_process = False
 
@@ -120,7 +120,7 @@ class FlowerEngine:
         return Message(content, node, kind, ttl=ttl, group_id=str(task.number))
 
     def close(self) -> None:
-        """The nodes go on without us."""
+        """Nothing to close: the nodes keep running."""
 
 
 class Exchange:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import ray
-import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from pfedul.base.tensors import Tensors
 from pfedul.client import Scratch, perform
-from pfedul.engine.flower.wire import MESSAGE_TYPES, open_order, pack_reply, pack_words
+from pfedul.engine.flower.wire import app_of, open_order, pack_reply, pack_words
 from pfedul.engine.messages import Setup
-from pfedul.engine.sharedbuffer import Place, Places, SharedBuffer
+from pfedul.engine.sharedbuffer import views
 from pfedul.engine.worker import failure, set_up
 from pfedul.protocol import Workbench
 
@@ -36,38 +34,13 @@ FAILURE = "failure"
 """The name of a reply's words where there is a failure in the reply's place."""
 
 
-class StoredBuffer:
-    """What `SharedBuffer` is to readers, on memory that Ray owns and nobody may write to."""
-
-    def __init__(self, memory: npt.NDArray[np.uint8]) -> None:
-        self._memory = memory
-
-    def read(self, layout: Places) -> Tensors:
-        return {name: self._view(place) for name, place in layout.items()}
-
-    def _view(self, place: Place) -> torch.Tensor:
-        if not place.count:
-            return torch.empty(place.shape, dtype=place.dtype)
-        flat = torch.frombuffer(
-            self._memory, dtype=place.dtype, count=place.count, offset=place.offset
-        )
-        return flat.view(place.shape)
-
-
 def client_app(bench: ObjectRef[Bench]) -> ClientApp:
     """The app that answers every type of message for any client."""
-    app = ClientApp()
-    for message_type in MESSAGE_TYPES.values():
-        category, action = message_type.split(".")
-        getattr(app, category)(action)(_handler(bench))
-    return app
 
-
-def _handler(bench: ObjectRef[Bench]) -> Any:
     def handle(message: Message, _context: Context) -> Message:
         return Message(answer(bench, message.content), reply_to=message)
 
-    return handle
+    return app_of(lambda _action: handle)
 
 
 def answer(bench: ObjectRef[Bench], content: RecordDict) -> RecordDict:
@@ -89,4 +62,4 @@ def answer(bench: ObjectRef[Bench], content: RecordDict) -> RecordDict:
 def workplace(bench: ObjectRef[Bench]) -> tuple[Workbench, Scratch]:
     """The bench and a model of its own, once per worker process."""
     setup, memory = ray.get(bench)
-    return set_up(setup, cast(SharedBuffer, StoredBuffer(memory)))
+    return set_up(setup, views(memory, setup.data))

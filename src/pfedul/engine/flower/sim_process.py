@@ -6,26 +6,24 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
+from pfedul.engine.child import Child, start_child
 from pfedul.engine.messages import Failure, Setup
-from pfedul.engine.processes import as_error, worker_environment
+from pfedul.engine.processes import as_error
 from pfedul.errors import PfedulError
 from pfedul.protocol import Reply, Task
 
 START_SECONDS = 300.0
-"""Ray on a busy machine takes its time; but a Ray that never gets ready must not hang a run."""
+"""Ray may be slow on a busy machine, but one that never gets ready must not hang a run."""
 
 STOP_SECONDS = 20.0
-"""After this the simulator is not asked any more but killed; Ray's processes die with it."""
+"""After this time the simulator is killed, and Ray's processes with it."""
 
 CLUSTER = "RAY_ADDRESS"
 """The environment variable that names a Ray cluster to use."""
@@ -67,15 +65,12 @@ class Packed:
 
 @dataclass(frozen=True)
 class Simulator:
-    """The process, the line to it, its folder and what it wrote on its standard error.
+    """The process, its folder and what it wrote on its standard error.
 
-    The lifeline closes when this process ends, however it ends; the simulator then ends too.
     Everything that it starts is a process group under its number.
     """
 
-    process: subprocess.Popen[bytes]
-    line: Connection
-    lifeline: int
+    child: Child
     folder: Path
     words: IO[bytes]
 
@@ -84,17 +79,9 @@ def start_simulator(data: int) -> Simulator:
     """A new process that inherits the descriptor of the clients' data."""
     folder = Path(tempfile.mkdtemp(prefix="pfedul-", dir=_short_folder()))
     words = (folder / "stderr").open("w+b")
-    ours, theirs = socket.socketpair()
-    alive, lifeline = os.pipe()
-    descriptors = [theirs.fileno(), alive, data]
-    module = ["-P", "-m", "pfedul.engine.flower.sim_server"]
-    command = [sys.executable, *module, *map(str, descriptors)]
-    environment = {**worker_environment(), **_ray_environment(), "FLWR_HOME": str(folder)}
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": words, "stderr": words}
-    process = subprocess.Popen(command, pass_fds=descriptors, env=environment, **streams)
-    theirs.close()
-    os.close(alive)
-    return Simulator(process, Connection(ours.detach()), lifeline, folder, words)
+    module, home = "pfedul.engine.flower.sim_server", {"FLWR_HOME": str(folder)}
+    child = start_child(module, [data], words, **_ray_environment(), **home)
+    return Simulator(child, folder, words)
 
 
 def _short_folder() -> str:
@@ -119,22 +106,22 @@ def _ray_environment() -> dict[str, str]:
 
 def stop_simulator(simulator: Simulator) -> None:
     """End it, and with it everything that it started; nothing of it stays on disk."""
-    os.close(simulator.lifeline)
-    simulator.line.close()
+    simulator.child.hang_up()
+    process = simulator.child.process
     try:
-        simulator.process.wait(STOP_SECONDS)
+        process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        simulator.process.kill()
-        simulator.process.wait()
+        process.kill()
+        process.wait()
     with suppress(ProcessLookupError):  # if it was killed, some of Ray's last for a minute
-        os.killpg(simulator.process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
     simulator.words.close()
     shutil.rmtree(simulator.folder, ignore_errors=True)
 
 
 def await_ready(simulator: Simulator) -> None:
     """Wait, but not for ever, until clients can work."""
-    if not simulator.line.poll(START_SECONDS):
+    if not simulator.child.line.poll(START_SECONDS):
         raise PfedulError(
             f"Ray gave no worker within {START_SECONDS:.0f} seconds; "
             f"if {CLUSTER} names a cluster, it must be up and all of its CPUs free."
@@ -145,13 +132,13 @@ def await_ready(simulator: Simulator) -> None:
 def send(simulator: Simulator, message: Start | SimulationJob) -> None:
     """Say something; an end of the simulator is noticed by `receive`."""
     with suppress(OSError):
-        simulator.line.send(message)
+        simulator.child.line.send(message)
 
 
 def receive(simulator: Simulator) -> Any:
     """Its next message; a failure or its end is raised."""
     try:
-        message = simulator.line.recv()
+        message = simulator.child.line.recv()
     except (EOFError, OSError):
         raise PfedulError(_explain_end(simulator)) from None
     if isinstance(message, Failure):
@@ -161,7 +148,7 @@ def receive(simulator: Simulator) -> Any:
 
 def _explain_end(simulator: Simulator) -> str:
     """Why the simulator is gone: how it ended and the last line that it wrote."""
-    code = simulator.process.wait()
+    code = simulator.child.process.wait()
     cause = "killed: is there enough memory?" if code == -9 else f"exit code {code}"
     simulator.words.seek(0)
     lines = simulator.words.read().decode(errors="replace").strip().splitlines()

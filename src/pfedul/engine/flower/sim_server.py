@@ -46,10 +46,10 @@ ACTOR: dict[str, Any] = {
 """Ray's options of a worker process. One that dies is replaced and its work done again."""
 
 PULL_SECONDS = 0.02
-"""Flower's in-memory grid has to be asked again and again."""
+"""Flower's in-memory grid has to be polled."""
 
 ROOM_BYTES = 256 * 2**20
-"""How much of the messages may be under way, once every worker has its work."""
+"""Bytes of messages that may be in flight, beyond those that keep every worker busy."""
 
 DEATHS = ("ActorDied", "ActorUnavailable", "OutOfMemory", "WorkerCrashed")
 """Ray's names for the end of a worker process."""

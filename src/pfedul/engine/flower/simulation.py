@@ -33,7 +33,7 @@ from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 
 
 class FlowerSimulationEngine:
-    """Owns the simulator; starts one when there is work, ends it when work is left half-way."""
+    """Starts a simulator when there is work; ends it when a run is abandoned."""
 
     in_process = False
 

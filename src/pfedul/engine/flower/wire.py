@@ -9,10 +9,12 @@ the caller turns that into a refusal.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 
 from pfedul.base.tensorfile import decode, encode
 from pfedul.base.tensors import Tensors
@@ -32,6 +34,17 @@ MESSAGE_TYPES = {
 """What clients are asked to do -> Flower's type of the message."""
 
 _STYPE = "safetensors"
+
+Handler = Callable[[Message, Context], Message]
+
+
+def app_of(handler: Callable[[str], Handler]) -> ClientApp:
+    """The app of a client; `handler` gives the function that answers an action."""
+    app = ClientApp()
+    for action, message_type in MESSAGE_TYPES.items():
+        category, _, name = message_type.partition(".")
+        getattr(app, category)(name)(handler(action))
+    return app
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who is who: an authority of the deployment's own, its server's certificate, a key per node."""
+"""Certificates of a deployment: its own authority, the server's certificate, a key per node."""
 
 from __future__ import annotations
 

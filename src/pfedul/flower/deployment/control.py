@@ -1,4 +1,4 @@
-"""Asks the server who its nodes are, and tells it of new ones: Flower's control API."""
+"""Lists and registers nodes at the server, through Flower's control API."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Where everything of a deployment is, below `RUN/deployment`, and whose nodes it has."""
+"""The files of a deployment, below `RUN/deployment`, and the clients that have a node."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pfedul.data.checks import check_ids, numbered_ids
@@ -21,57 +20,26 @@ SUPERLINK = "superlink"
 """Name of the server's process; every other process bears the name of its client."""
 
 
-@dataclass(frozen=True)
 class DeploymentPaths:
-    """The paths of one deployment; all of them are absolute."""
+    """The paths of one deployment; all of them are absolute.
 
-    run: Path
+    `home` is Flower's home for the command line, `script` that command line, bound to this
+    deployment.
+    """
 
-    @property
-    def folder(self) -> Path:
-        return self.run / DEPLOYMENT
-
-    @property
-    def authority(self) -> Path:
-        return self.folder / "certificates/ca.pem"
-
-    @property
-    def authority_key(self) -> Path:
-        return self.folder / "certificates/ca.key"
-
-    @property
-    def server_certificate(self) -> Path:
-        return self.folder / "certificates/server.pem"
-
-    @property
-    def server_key(self) -> Path:
-        return self.folder / "certificates/server.key"
-
-    @property
-    def keys(self) -> Path:
-        return self.folder / "keys"
-
-    @property
-    def database(self) -> Path:
-        return self.folder / "superlink/state.db"
-
-    @property
-    def home(self) -> Path:
-        """Flower's home for the command line."""
-        return self.folder / "home"
-
-    @property
-    def app(self) -> Path:
-        return self.folder / "app"
-
-    @property
-    def script(self) -> Path:
-        """Flower's command line, bound to this deployment."""
-        return self.folder / "flwr"
-
-    @property
-    def record(self) -> Path:
-        return self.folder / "processes.json"
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.folder = run / DEPLOYMENT
+        self.authority = self.folder / "certificates/ca.pem"
+        self.authority_key = self.folder / "certificates/ca.key"
+        self.server_certificate = self.folder / "certificates/server.pem"
+        self.server_key = self.folder / "certificates/server.key"
+        self.keys = self.folder / "keys"
+        self.database = self.folder / "superlink/state.db"
+        self.home = self.folder / "home"
+        self.app = self.folder / "app"
+        self.script = self.folder / "flwr"
+        self.record = self.folder / "processes.json"
 
     def key(self, client: str) -> Path:
         return self.keys / client
@@ -99,7 +67,8 @@ def new_layout(run: Path) -> DeploymentPaths:
     """The layout for a deployment that may not exist yet; refuses places that cannot hold one."""
     if run.exists() and not run.is_dir():
         raise PfedulError(f"{run} is a file, not a run folder; give another path.")
-    if run.is_dir() and any(run.iterdir()) and not _is_ours(run):
+    ours = (run / LEDGER_FILE).is_file() or (run / DEPLOYMENT).is_dir()
+    if run.is_dir() and any(run.iterdir()) and not ours:
         raise PfedulError(f"{run} is not empty and not a run; give another path.")
     return _without_links(run)
 
@@ -117,10 +86,6 @@ def _without_links(run: Path) -> DeploymentPaths:
     refuse_links(layout.run)
     refuse_links(layout.folder)
     return layout
-
-
-def _is_ours(run: Path) -> bool:
-    return (run / LEDGER_FILE).is_file() or (run / DEPLOYMENT).is_dir()
 
 
 @contextmanager
@@ -142,54 +107,28 @@ def node_names(layout: DeploymentPaths, nodes: int | None, clients: Sequence[str
         raise PfedulError("Give either --nodes or --clients.")
     if clients:
         return _checked(clients)
-    standing = _standing(layout)
-    return _as_before(layout, nodes) if standing is None else _of_run(layout, standing, nodes)
+    if (layout.run / LEDGER_FILE).is_file():
+        return _of_run(layout, nodes)
+    if nodes is None and layout.clients():
+        return layout.clients()
+    return numbered_ids(nodes or DEFAULT_NODES)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What a run's ledger says of its clients: the active ones, and those who are done with it."""
-
-    active: frozenset[str]
-    done: frozenset[str]
-
-
-def _of_run(layout: DeploymentPaths, standing: Standing, nodes: int | None) -> list[str]:
+def _of_run(layout: DeploymentPaths, nodes: int | None) -> list[str]:
     """The clients of the run, and others that have a node: newcomers, and those yet to erase."""
-    count = len(standing.active)
-    if nodes not in {None, count}:
+    with closing(Ledger(layout.run / LEDGER_FILE, read_only=True)) as ledger:
+        active, gone = set(read_members(ledger)), set(forgotten(ledger))
+        owing = {row["target"] for row in unconfirmed_erasures(ledger)}
+    if nodes not in {None, len(active)}:
         raise PfedulError(
-            f"The run {layout.run} has {count} active clients, not {nodes}; "
+            f"The run {layout.run} has {len(active)} active clients, not {nodes}; "
             "leave out --nodes, or name nodes with --clients."
         )
-    wanted = standing.active | (set(layout.clients()) - standing.done)
+    # Who has yet to confirm that its own folder is erased must be there to be asked.
+    wanted = active | (set(layout.clients()) - (gone - owing))
     if not wanted:
         raise PfedulError(f"The run {layout.run} has no active client; name some with --clients.")
     return sorted(wanted)
-
-
-def _standing(layout: DeploymentPaths) -> Standing | None:
-    """None where there is no run yet."""
-    file = layout.run / LEDGER_FILE
-    if not file.is_file():
-        return None
-    ledger = Ledger(file, read_only=True)
-    try:
-        active = read_members(ledger)
-        gone = set(forgotten(ledger))
-        owing = unconfirmed_erasures(ledger)
-    finally:
-        ledger.close()
-    # Who has yet to confirm that its own folder is erased must be there to be asked.
-    done = gone - {row["target"] for row in owing}
-    return Standing(frozenset(active), frozenset(done))
-
-
-def _as_before(layout: DeploymentPaths, nodes: int | None) -> list[str]:
-    known = layout.clients()
-    if nodes is None and known:
-        return known
-    return numbered_ids(DEFAULT_NODES if nodes is None else nodes)
 
 
 def _checked(clients: Sequence[str]) -> list[str]:

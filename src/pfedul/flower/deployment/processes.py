@@ -79,7 +79,7 @@ def last_line(log: Path) -> str:
 
 
 def is_alive(process: Process) -> bool:
-    """Is it there, and is it the one that was started?"""
+    """Whether it runs and is the process that was started."""
     return bool(process.started) and moment(process.pid) == process.started
 
 

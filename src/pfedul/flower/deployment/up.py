@@ -56,8 +56,8 @@ _PORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What `pfedul up` was asked for; None is 'as before', or else the default."""
+class UpOptions:
+    """Options of `pfedul up`; None stands for the value of the last call, or else the default."""
 
     nodes: int | None = None
     clients: tuple[str, ...] = ()
@@ -77,15 +77,15 @@ class Deployment:
     started: tuple[str, ...]
 
 
-def bring_up(run: Path, wish: Wish) -> Deployment:
+def bring_up(run: Path, options: UpOptions) -> Deployment:
     """Start what is missing; on failure, end what this call has started."""
     layout = new_layout(run)
-    names = node_names(layout, wish.nodes, wish.clients)
+    names = node_names(layout, options.nodes, options.clients)
     with alone(layout):
         with own_errors(layout.folder):
-            record = _record_for(layout, wish)
+            record = _record_for(layout, options)
             _write_files(layout, record, names)
-        call = _Call(layout, record, time.monotonic() + wish.deadline)
+        call = _Call(layout, record, time.monotonic() + options.deadline)
         try:
             call.start_server()
             call.start_nodes(names)
@@ -96,17 +96,17 @@ def bring_up(run: Path, wish: Wish) -> Deployment:
     return Deployment(layout, call.record, node_ids, tuple(call.started))
 
 
-def _record_for(layout: DeploymentPaths, wish: Wish) -> DeploymentRecord:
-    """The record of before, or a new one, with what is wished for."""
+def _record_for(layout: DeploymentPaths, options: UpOptions) -> DeploymentRecord:
+    """The record of the last call, or a new one, with these options."""
     before = read_record(layout)
-    data_root = None if wish.data_root is None else str(wish.data_root.absolute())
+    data_root = None if options.data_root is None else str(options.data_root.absolute())
     if before is None:
-        host = wish.host or LOOPBACK
-        return DeploymentRecord(new_token(), host, _port(host, wish.port), data_root)
+        host = options.host or LOOPBACK
+        return DeploymentRecord(new_token(), host, _port(host, options.port), data_root)
     wanted = replace(
         before,
-        host=wish.host or before.host,
-        port=wish.port or before.port,
+        host=options.host or before.host,
+        port=options.port or before.port,
         data_root=data_root or before.data_root,
     )
     if wanted != before and before.running():

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pfedul.base.text import shortened
-from pfedul.report.blocks import Figure
+from pfedul.report.blocks import Picture
 from pfedul.report.plots.curves import percent_tick
 from pfedul.report.style import BAND, GRID, INK, SERIES
 
@@ -26,7 +26,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Row:
+class PlotRow:
     """A name, its dots, and a shaded range to compare them with."""
 
     label: str
@@ -46,21 +46,21 @@ class Scale:
 
 
 def rows_figure(
-    title: str, summary: str, rows: Sequence[Row], scale: Scale, remark: str = ""
-) -> Figure:
+    title: str, summary: str, rows: Sequence[PlotRow], scale: Scale, remark: str = ""
+) -> Picture:
     """A picture of these rows, as high as they need."""
     each = _ROW_HEIGHT_SHARED if any(_is_crowded(row) for row in rows) else _ROW_HEIGHT
     size = PANEL_WIDTH, _FRAME_HEIGHT + each * len(rows)
     draw = partial(_draw, rows=tuple(rows), scale=scale)
-    return Figure(title, summary, size, draw, remark=remark)
+    return Picture(title, summary, size, draw, remark=remark)
 
 
-def _is_crowded(row: Row) -> bool:
+def _is_crowded(row: PlotRow) -> bool:
     """Whether intervals would overlap: then they are drawn one under the other."""
     return sum(mark.interval is not None for mark in row.marks) > 1
 
 
-def _draw(figure: Any, rows: Sequence[Row], scale: Scale) -> None:
+def _draw(figure: Any, rows: Sequence[PlotRow], scale: Scale) -> None:
     axes = figure.add_subplot()
     for place, row in enumerate(rows):
         _draw_row(axes, place, row, scale.linked)
@@ -73,7 +73,7 @@ def _draw(figure: Any, rows: Sequence[Row], scale: Scale) -> None:
     _draw_scale(axes, scale)
 
 
-def _draw_row(axes: Any, place: int, row: Row, linked: bool) -> None:
+def _draw_row(axes: Any, place: int, row: PlotRow, linked: bool) -> None:
     if row.band is not None:
         low, high = row.band
         axes.fill_betweenx((place - 0.42, place + 0.42), low, high, color=BAND, linewidth=0)
@@ -113,10 +113,10 @@ def _draw_scale(axes: Any, scale: Scale) -> None:
     axes.xaxis.grid(color=GRID)
 
 
-def common_ends(rows: Sequence[Row], at_least: tuple[float, float]) -> tuple[float, float]:
+def common_ends(rows: Sequence[PlotRow], at_least: tuple[float, float]) -> tuple[float, float]:
     """One scale for several pictures, to make them comparable.
 
-    >>> common_ends([Row("a", (Mark("candidate", 0.5, [0.2, 0.6]),))], (0.4, 0.6))
+    >>> common_ends([PlotRow("a", (Mark("candidate", 0.5, [0.2, 0.6]),))], (0.4, 0.6))
     (0.19, 0.61)
     """
     marks = [mark for row in rows for mark in row.marks]

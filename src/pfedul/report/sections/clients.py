@@ -5,9 +5,11 @@ from __future__ import annotations
 from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
 from pfedul.report.material import Material
-from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
+from pfedul.report.plots.rows import Mark, PlotRow, Scale, rows_figure
 
-_SILENT = "No accuracies of remaining clients were kept, so nothing is known of what it cost them."
+_SILENT = (
+    "No accuracies of remaining clients were kept, so nothing is known about what it cost them."
+)
 
 _RETRAINED = (
     "The paper assigns 1 to retraining by definition; measured is what the same formula gives for "
@@ -63,7 +65,7 @@ def _picture(material: Material, found: dict[str, tuple[float, float]]) -> Galle
         if oracle is not None:
             marks.append(Mark("oracle", oracle))
             legend.add("oracle")
-        rows.append(Row(client, tuple(marks)))
+        rows.append(PlotRow(client, tuple(marks)))
     summary = "; ".join(
         f"{client} {percent(found[client][0])} to {percent(found[client][1])}"
         for client in _by_change(found)
@@ -76,18 +78,17 @@ def _picture(material: Material, found: dict[str, tuple[float, float]]) -> Galle
 
 
 def _table(material: Material, found: dict[str, tuple[float, float]]) -> Table:
-    rows = tuple(
-        (
-            client,
-            percent(found[client][0]),
-            percent(found[client][1]),
-            points(found[client][1] - found[client][0]),
-            percent(_oracle_mean(material, client)),
-        )
+    rows = [
+        {
+            "client": client,
+            "before": percent(found[client][0]),
+            "after": percent(found[client][1]),
+            "change": points(found[client][1] - found[client][0]),
+            "retrained": percent(_oracle_mean(material, client)),
+        }
         for client in _by_change(found)
-    )
-    head = ("client", "before", "after", "change", "retrained")
-    return Table("Accuracy of the remaining clients (retrained: mean of the oracles)", head, rows)
+    ]
+    return Table.of("Accuracy of the remaining clients (retrained: mean of the oracles)", rows)
 
 
 def _metrics(material: Material) -> list[Block]:
@@ -96,21 +97,17 @@ def _metrics(material: Material) -> list[Block]:
     if outcome.get("pps") is None:
         return []
     oracle = (material.evidence.get("preservation") or {}).get("oracle") or {}
-    rows = tuple(
-        (
-            f"{key.upper()} ({meaning})",
-            number(outcome.get(key)),
-            span(outcome.get(f"{key}_interval")) or "no interval",
-            number(oracle.get("assigned")),
-            number(oracle.get(key)),
-        )
+    rows = [
+        {
+            "measure": f"{key.upper()} ({meaning})",
+            "this removal": number(outcome.get(key)),
+            "95 % interval": span(outcome.get(f"{key}_interval")) or "no interval",
+            "retrained: assigned": number(oracle.get("assigned")),
+            "retrained: measured": number(oracle.get(key)),
+        }
         for key, meaning in (("pps", "accuracy kept"), ("cfi", "kept by all alike"))
-    )
-    head = (
-        *("measure", "this removal", "95 % interval"),
-        *("retrained: assigned", "retrained: measured"),
-    )
-    kept = Table("What the remaining clients kept; 1 is best", head, rows)
+    ]
+    kept = Table.of("What the remaining clients kept; 1 is best", rows)
     return [kept, Text(_RETRAINED, "note"), *_undefined(material)]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pfedul.base.text import number, with_interval
-from pfedul.report.blocks import Block, Figure, Gallery, Table, Text
+from pfedul.report.blocks import Block, Gallery, Picture, Table, Text
 from pfedul.report.material import Json, Material
-from pfedul.report.plots.rows import Row, Scale, common_ends, rows_figure
-from pfedul.report.sections.models import in_words, marks_of, model_rows, three_cells
+from pfedul.report.plots.rows import PlotRow, Scale, common_ends, rows_figure
+from pfedul.report.sections.models import in_words, marks_of, model_cells, model_rows
 from pfedul.report.style import legend_of
 
 FINDINGS = {
@@ -49,16 +49,16 @@ def _differences(tests: list[Json]) -> Gallery:
     return Gallery(caption, (figure,), (*legend_of(_drawn(rows)), "band"))
 
 
-def _drawn(rows: list[Row]) -> list[str]:
+def _drawn(rows: list[PlotRow]) -> list[str]:
     return [mark.series for row in rows for mark in row.marks]
 
 
-def _difference_row(test: Json) -> Row:
+def _difference_row(test: Json) -> PlotRow:
     marks = marks_of(
         {"candidate": test["difference"], "untouched": test.get("untouched_difference")}
     )
     spread = test.get("spread")
-    return Row(name_of(test), marks, None if spread is None else (-spread, spread))
+    return PlotRow(name_of(test), marks, None if spread is None else (-spread, spread))
 
 
 def _each(tests: list[Json]) -> Gallery:
@@ -70,7 +70,7 @@ def _each(tests: list[Json]) -> Gallery:
     return Gallery(caption, figures, legend_of(_drawn(every)))
 
 
-def _panel(test: Json, rows: list[Row], ends: tuple[float, float]) -> Figure:
+def _panel(test: Json, rows: list[PlotRow], ends: tuple[float, float]) -> Picture:
     scale = Scale(f"{test['metric']} of the attack", ends, test.get("best"))
     return rows_figure(name_of(test), in_words(test["figures"]), rows, scale, _finding(test))
 
@@ -80,30 +80,25 @@ def _finding(test: Json) -> str:
 
 
 def _figures_table(tests: list[Json]) -> Table:
-    head = ("surface", "attack", "measure", "candidate", "oracles", "untouched")
-    rows = tuple(
-        (test["surface"], test["attack"], test["metric"], *three_cells(test["figures"]))
+    rows = [
+        {"surface": test["surface"], "attack": test["attack"], "measure": test["metric"]}
+        | model_cells(test["figures"])
         for test in tests
-    )
-    return Table("What each attack reached", head, rows, words=3)
+    ]
+    return Table.of("What each attack reached", rows, words=3)
 
 
 def _judgement_table(tests: list[Json]) -> Table:
-    head = (
-        *("surface", "attack", "finding", "difference to oracles", "spread of oracles"),
-        *("smallest visible leak", "less than untouched by"),
-    )
-    rows = tuple(_judgement(test) for test in tests)
-    return Table("What the verdict rests on", head, rows, words=3)
-
-
-def _judgement(test: Json) -> tuple[str, ...]:
-    return (
-        test["surface"],
-        test["attack"],
-        _finding(test),
-        with_interval(test["difference"], sign=True),
-        number(test.get("spread")),
-        number(test.get("smallest_visible")),
-        with_interval(test.get("reduction"), sign=True),
-    )
+    rows = [
+        {
+            "surface": test["surface"],
+            "attack": test["attack"],
+            "finding": _finding(test),
+            "difference to oracles": with_interval(test["difference"], sign=True),
+            "spread of oracles": number(test.get("spread")),
+            "smallest visible leak": number(test.get("smallest_visible")),
+            "less than untouched by": with_interval(test.get("reduction"), sign=True),
+        }
+        for test in tests
+    ]
+    return Table.of("What the verdict rests on", rows, words=3)

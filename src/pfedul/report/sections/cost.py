@@ -25,8 +25,8 @@ def forgetting_seconds(material: Material) -> float | None:
 
 def cost_section(material: Material) -> Section:
     """Forgetting compared with retraining, then stage by stage."""
-    blocks = [Text(_summary(material)), *_comparison(material), *_stages(material)]
-    return Section("cost", "Cost against retraining", tuple(blocks))
+    blocks = [Text(_summary(material)), *_comparison(material), _stages(material)]
+    return Section.of("cost", "Cost against retraining", blocks)
 
 
 def _summary(material: Material) -> str:
@@ -47,26 +47,30 @@ def _comparison(material: Material) -> list[Block]:
     if not outcome and not cost:
         return []
     sent = outcome.get("bytes_broadcast")
-    rows = (
-        (
-            "CPU seconds",
-            _seconds(forgetting_seconds(material)),
-            _seconds(cost.get("retrain_cpu_seconds")),
+    retraining = _seconds(cost.get("retrain_cpu_seconds"))
+    rows = {
+        "CPU seconds": (_seconds(forgetting_seconds(material)), retraining),
+        "global rounds": (_count(outcome.get("rounds")), _count(material.evidence.get("rounds"))),
+        "sent to clients": (MISSING if sent is None else human_bytes(sent), MISSING),
+    }
+    others = {
+        "the rehearsal": cost.get("rehearsal_cpu_seconds"),
+        "training so far": cost.get("training_cpu_seconds"),
+    }
+    return [
+        Table.of(
+            "Forgetting and retraining",
+            [{"": name, "forgetting": of[0], "retraining": of[1]} for name, of in rows.items()],
         ),
-        ("global rounds", _count(outcome.get("rounds")), _count(material.evidence.get("rounds"))),
-        ("sent to clients", MISSING if sent is None else human_bytes(sent), MISSING),
-    )
-    others = [
-        (name, _seconds(cost[key]))
-        for name, key in (
-            ("the rehearsal", "rehearsal_cpu_seconds"),
-            ("training so far", "training_cpu_seconds"),
-        )
-        if cost.get(key) is not None
+        Table.of(
+            "For comparison",
+            [
+                {"": name, "CPU seconds": _seconds(spent)}
+                for name, spent in others.items()
+                if spent is not None
+            ],
+        ),
     ]
-    table = Table("Forgetting and retraining", ("", "forgetting", "retraining"), rows)
-    more = Table("For comparison", ("", "CPU seconds"), tuple(others))
-    return [table, more] if others else [table]
 
 
 def _seconds(value: float | None) -> str:
@@ -77,13 +81,14 @@ def _count(value: int | None) -> str:
     return MISSING if value is None else f"{value:,}"
 
 
-def _stages(material: Material) -> list[Block]:
+def _stages(material: Material) -> Table:
     stages = material.outcome.get("stages") or {}
-    if not stages:
-        return []
-    rows = tuple(
-        (name, _seconds(stage["seconds"]), _seconds(stage["cpu_seconds"]))
+    rows = [
+        {
+            "stage": name,
+            "seconds": _seconds(stage["seconds"]),
+            "CPU seconds": _seconds(stage["cpu_seconds"]),
+        }
         for name, stage in stages.items()
-    )
-    caption = f"The removal in {counted(len(rows), 'stage')}"
-    return [Table(caption, ("stage", "seconds", "CPU seconds"), rows)]
+    ]
+    return Table.of(f"The removal in {counted(len(rows), 'stage')}", rows)

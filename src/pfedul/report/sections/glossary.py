@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pfedul.report.blocks import Facts, Section
+from pfedul.report.blocks import FactList, Section
 
 _WORDS = (
     ("client", "A participant of the federation: a hospital, a phone, a branch office."),
@@ -27,13 +27,13 @@ _WORDS = (
     ),
     (
         "membership attack",
-        "An attempt to tell members from non-members by how the model answers. Success means "
+        "An attempt to recognise members by how the model answers. Success means "
         "that the model still remembers.",
     ),
     (
         "AUC",
-        "How well an attack tells members from non-members: 0.5 is a coin toss, 1 is always right. "
-        "Well below 0.5 is a trace, too: turned around, it tells just as much.",
+        "How well an attack separates members from non-members: 0.5 is a coin toss, 1 is always "
+        "right. Well below 0.5 is a trace, too: turned around, it reveals just as much.",
     ),
     (
         "surface",
@@ -69,4 +69,4 @@ _WORDS = (
 
 def glossary_section() -> Section:
     """Plain words for a data-protection officer."""
-    return Section("glossary", "Words used here", (Facts(_WORDS),))
+    return Section("glossary", "Words used here", (FactList(_WORDS),))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from pfedul.base.text import counted, joined, number, percent, sentence, shortened, typeset
-from pfedul.report.blocks import Block, Figure, Gallery, Section, Table, Text
+from pfedul.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from pfedul.report.material import Json, Material
 from pfedul.report.plots.layers import Paint, ScoreBar, draw_score_map, draw_scores
 from pfedul.report.style import INK, SERIES
@@ -18,7 +18,9 @@ def layers_section(material: Material) -> Section:
     """Scores with the threshold, every client's scores, a table of all layers."""
     plan = material.plan
     if plan is None:
-        blocks: tuple[Block, ...] = (Text("No plan was kept, so nothing is known of the layers."),)
+        blocks: tuple[Block, ...] = (
+            Text("No plan was kept, so nothing is known about the layers."),
+        )
     elif plan["threshold"] is None:
         blocks = (Text(_without_scores(plan)), _table(plan))
     else:
@@ -65,7 +67,7 @@ def _pictures(material: Material, plan: Json) -> Gallery:
     return Gallery(caption, tuple(figures), ("chosen", "other"))
 
 
-def _bars(plan: Json) -> Figure:
+def _bars(plan: Json) -> Picture:
     bars = [
         ScoreBar(shortened(layer["name"], 22), layer["score"], layer["selected"])
         for layer in plan["layers"]
@@ -76,14 +78,14 @@ def _bars(plan: Json) -> Figure:
     )
     draw = partial(_draw_bars, bars=bars, threshold=plan["threshold"])
     title = "Score of each layer, with the threshold"
-    return Figure(title, summary, (340, 70 + 19 * len(bars)), draw)
+    return Picture(title, summary, (340, 70 + 19 * len(bars)), draw)
 
 
 def _draw_bars(figure: Any, bars: list[ScoreBar], threshold: float) -> None:
     draw_scores(figure.add_subplot(), bars, threshold, _PAGE_PAINT)
 
 
-def _map(material: Material, plan: Json) -> list[Figure]:
+def _map(material: Material, plan: Json) -> list[Picture]:
     names = [layer["name"] for layer in plan["layers"]]
     own = {joined(material.targets): [layer["score"] for layer in plan["layers"]]}
     others = {
@@ -100,7 +102,7 @@ def _map(material: Material, plan: Json) -> list[Figure]:
         f"{client} {number(min(row))} to {number(max(row))}" for client, row in scores.items()
     )
     title = "Every client's score on every layer (first row: forgotten)"
-    return [Figure(title, summary, size, draw, wide=True)]
+    return [Picture(title, summary, size, draw, wide=True)]
 
 
 def _draw_map(figure: Any, scores: dict[str, list[float]], names: list[str]) -> None:
@@ -112,20 +114,18 @@ def _draw_map(figure: Any, scores: dict[str, list[float]], names: list[str]) -> 
 
 
 def _table(plan: Json) -> Table:
-    head = ("layer", "corrected", "parameters", "score", "relative change", "share at the bound")
-    rows = tuple(_row(layer) for layer in plan["layers"])
-    return Table("The layers of the plan", head, rows, words=2)
+    return Table.of("The layers of the plan", [_row(layer) for layer in plan["layers"]], words=2)
 
 
-def _row(layer: Json) -> tuple[str, ...]:
+def _row(layer: Json) -> dict[str, str]:
     chosen = layer["selected"]
     change = layer.get("relative_change")
     moved = "was all zero" if change is None else typeset(f"{change:.1e}")
-    return (
-        layer["name"],
-        "yes" if chosen else "no",
-        f"{layer['parameters']:,}",
-        number(layer["score"], 4),
-        moved if chosen else "",
-        percent(layer.get("at_bound")) if chosen else "",
-    )
+    return {
+        "layer": layer["name"],
+        "corrected": "yes" if chosen else "no",
+        "parameters": f"{layer['parameters']:,}",
+        "score": number(layer["score"], 4),
+        "relative change": moved if chosen else "",
+        "share at the bound": percent(layer.get("at_bound")) if chosen else "",
+    }

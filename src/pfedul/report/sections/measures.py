@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pfedul.base.text import number, span, with_interval
-from pfedul.report.blocks import Block, Gallery, Heading, Table, Text
+from pfedul.report.blocks import Block, Gallery, Table, Text
 from pfedul.report.material import Json, Material
-from pfedul.report.plots.rows import Mark, Row, Scale, rows_figure
+from pfedul.report.plots.rows import Mark, PlotRow, Scale, rows_figure
 from pfedul.report.sections.comparison import FINDINGS
-from pfedul.report.sections.models import in_order, in_words, marks_of, model_rows, three_cells
+from pfedul.report.sections.models import in_order, in_words, marks_of, model_cells, model_rows
 from pfedul.report.style import legend_of
 
 _KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answers", 1.0))
@@ -33,33 +33,29 @@ def distance_blocks(material: Material) -> list[Block]:
     caption = (
         "Answers of the candidate against those of the oracles; shaded: oracle against oracle."
     )
-    return [
-        Heading("Distance to retraining"),
-        Gallery(caption, figures, (*legend, "band")),
-        _distance_table(rows),
-    ]
+    return [Gallery(caption, figures, (*legend, "band")), _distance_table(rows)]
 
 
-def _distance_row(row: Json, kind: str) -> Row:
+def _distance_row(row: Json, kind: str) -> PlotRow:
     untouched, band = row.get("untouched") or {}, row.get("between_oracles")
     marks = marks_of({"candidate": row[kind], "untouched": untouched.get(kind)})
-    return Row(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
+    return PlotRow(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
 
 
 def _distance_table(rows: Sequence[Json]) -> Table:
-    made = tuple(
-        (
-            row["samples"],
-            label,
-            with_interval(row[kind]),
-            with_interval((row.get("untouched") or {}).get(kind)),
-            span((row.get("between_oracles") or {}).get(kind)) or "one oracle only",
-        )
+    cells = [
+        {
+            "samples": row["samples"],
+            "measure": label,
+            "candidate": with_interval(row[kind]),
+            "untouched": with_interval((row.get("untouched") or {}).get(kind)),
+            "oracle against oracle": span((row.get("between_oracles") or {}).get(kind))
+            or "one oracle only",
+        }
         for row in rows
         for kind, label, _ in _KINDS
-    )
-    head = ("samples", "measure", "candidate", "untouched", "oracle against oracle")
-    return Table("Distance of answers to those of the oracles", head, made, words=2)
+    ]
+    return Table.of("Distance of answers to those of the oracles", cells, words=2)
 
 
 def backdoor_blocks(material: Material) -> list[Block]:
@@ -76,40 +72,35 @@ def backdoor_blocks(material: Material) -> list[Block]:
     figure = rows_figure("Backdoor success", in_words(found["figures"]), rows, scale)
     legend = legend_of(found["figures"])
     caption = "How often the planted sign works; the oracles show what chance does."
-    return [Heading("Backdoor"), Text(text), Gallery(caption, (figure,), legend)]
+    return [Text(text), Gallery(caption, (figure,), legend)]
 
 
-def single_client_blocks(material: Material) -> list[Block]:
+def single_clients(material: Material) -> Gallery:
     """The threshold attack through each remaining client's model."""
     known = {client: row["auc"] for client, row in material.clients.items() if row.get("auc")}
-    rows = [Row(client, _auc_marks(auc)) for client, auc in known.items()]
+    rows = [PlotRow(client, _auc_marks(auc)) for client, auc in known.items()]
     rows = sorted((row for row in rows if row.marks), key=lambda row: -row.marks[0].value)
-    if not rows:
-        return []
     summary = "; ".join(f"{row.label} {number(row.marks[0].value)}" for row in rows)
     scale = Scale("AUC of the threshold attack", line=0.5)
     figure = rows_figure("Through each client's model, highest first", summary, rows, scale)
     caption = "The same attack through each remaining client's model, without intervals."
     names = [mark.series for row in rows for mark in row.marks]
-    return [Heading("Client by client"), Gallery(caption, (figure,), legend_of(names))]
+    return Gallery(caption, (figure,) if rows else (), legend_of(names))
 
 
 def _auc_marks(auc: Mapping[str, float | None]) -> tuple[Mark, ...]:
     return marks_of({name: {"value": auc.get(name)} for name in in_order(auc)})
 
 
-def measure_blocks(material: Material) -> list[Block]:
+def measures_table(material: Material) -> Table:
     """Figures that are shown, not judged; level strict adds its own."""
     groups: dict[tuple[str, ...], dict[str, Json]] = {}
     for row in material.evidence.get("measures") or ():
         where = tuple(str(row.get(key) or "") for key in ("surface", "attack", "metric", "samples"))
         groups.setdefault((*where, number(row.get("best"), 2)), {})[row["model"]] = row
-    if not groups:
-        return []
-    head = (
-        *("surface", "attack", "measure", "samples"),
-        *("best", "candidate", "oracles", "untouched"),
-    )
-    rows = tuple((*where, *three_cells(models)) for where, models in groups.items())
-    caption = "Further measures, shown and not judged"
-    return [Heading("Further measures"), Table(caption, head, rows, words=4)]
+    names = ("surface", "attack", "measure", "samples", "best")
+    rows = [
+        dict(zip(names, where, strict=True)) | model_cells(models)
+        for where, models in groups.items()
+    ]
+    return Table.of("Further measures, shown and not judged", rows, words=4)

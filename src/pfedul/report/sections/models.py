@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from pfedul.base.text import extent, with_interval
 from pfedul.report.material import Json
-from pfedul.report.plots.rows import Mark, Row
+from pfedul.report.plots.rows import Mark, PlotRow
 from pfedul.report.style import series_of
 
-Figures = Mapping[str, Json | None]
+ModelFigures = Mapping[str, Json | None]
 
 
 def in_order(models: Iterable[str]) -> list[str]:
@@ -22,7 +22,7 @@ def in_order(models: Iterable[str]) -> list[str]:
     return sorted(models, key=lambda model: (first.get(model, 2), len(model), model))
 
 
-def marks_of(figures: Figures) -> tuple[Mark, ...]:
+def marks_of(figures: ModelFigures) -> tuple[Mark, ...]:
     """A mark for each model that was measured, in the order given.
 
     >>> [mark.series for mark in marks_of({"candidate": {"value": 0.5}, "untouched": None})]
@@ -35,30 +35,22 @@ def marks_of(figures: Figures) -> tuple[Mark, ...]:
     )
 
 
-def model_rows(figures: Figures) -> list[Row]:
+def model_rows(figures: ModelFigures) -> list[PlotRow]:
     """A row for each model that was measured."""
-    rows = [Row(model, marks_of({model: figures[model]})) for model in in_order(figures)]
+    rows = [PlotRow(model, marks_of({model: figures[model]})) for model in in_order(figures)]
     return [row for row in rows if row.marks]
 
 
-def oracles_of(figures: Mapping[str, Json | None]) -> list[float]:
-    """The oracles' values."""
-    return [
-        figure["value"]
-        for model, figure in figures.items()
-        if series_of(model).name == "oracle" and figure is not None
-    ]
+def model_cells(figures: ModelFigures) -> dict[str, str]:
+    """Candidate, oracles from the smallest to the largest, untouched, for a table."""
+    oracles = [mark.value for mark in marks_of(figures) if mark.series == "oracle"]
+    return {
+        "candidate": with_interval(figures.get("candidate")),
+        "oracles": extent(oracles),
+        "untouched": with_interval(figures.get("untouched")),
+    }
 
 
-def three_cells(figures: Figures) -> tuple[str, str, str]:
-    """Candidate, oracles from the smallest to the largest, untouched."""
-    return (
-        with_interval(figures.get("candidate")),
-        extent(oracles_of(figures)),
-        with_interval(figures.get("untouched")),
-    )
-
-
-def in_words(figures: Figures) -> str:
+def in_words(figures: ModelFigures) -> str:
     """Every model with its figure, as text."""
     return "; ".join(f"{model} {with_interval(figures[model])}" for model in in_order(figures))

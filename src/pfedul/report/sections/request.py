@@ -6,25 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from pfedul.base.text import human_bytes, joined, moment, number, sentence
-from pfedul.report.blocks import Block, Code, Facts, Heading, Items, Section, Table, Text
+from pfedul.report.blocks import Block, Code, FactList, Heading, Items, Section, Table, Text
 from pfedul.report.material import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, Material
 
 
 def request_section(material: Material) -> Section:
     """Who, when, how, the hashes, what was erased."""
-    blocks = (
-        *_asked(material),
-        *_options(material.options),
-        *_hashes(material),
-        *_erased(material),
-        *_notes(material),
-    )
-    return Section("request", "The request", blocks)
+    blocks = [
+        *(_asked(material), _options(material.options)),
+        *(Heading("Is the evidence about these tensors?"), *_application(material)),
+        *(_hashes(material), *_erased(material)),
+        *(Heading("Notes"), _notes(material)),
+    ]
+    return Section.of("request", "The request", blocks)
 
 
-def _asked(material: Material) -> list[Block]:
+def _asked(material: Material) -> Block:
     if not material.request:
-        return [Text(NOT_FORGOTTEN_YET if material.evidence else NOTHING_AT_ALL, "warning")]
+        return Text(NOT_FORGOTTEN_YET if material.evidence else NOTHING_AT_ALL, "warning")
     asked, run = material.request, material.run
     facts = (
         ("forgotten", joined(material.targets)),
@@ -34,14 +33,15 @@ def _asked(material: Material) -> list[Block]:
         ("method", str(material.options.get("method", "not written down"))),
         ("correction", str((material.plan or {}).get("correction", "not written down"))),
     )
-    return [Facts(facts)]
+    return FactList(facts)
 
 
-def _options(options: Json) -> list[Block]:
-    if not options:
-        return []
-    rows = tuple((name.replace("_", " "), _plain(value)) for name, value in options.items())
-    return [Table("Options of the removal", ("option", "value"), rows, words=2)]
+def _options(options: Json) -> Table:
+    rows = [
+        {"option": name.replace("_", " "), "value": _plain(value)}
+        for name, value in options.items()
+    ]
+    return Table.of("Options of the removal", rows, words=2)
 
 
 def _plain(value: Any) -> str:
@@ -50,7 +50,7 @@ def _plain(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _hashes(material: Material) -> list[Block]:
+def _hashes(material: Material) -> FactList:
     """Hashes of the run's tensors next to those that were tested."""
     done, tested = material.request, material.evidence.get("hashes") or {}
     rows = (
@@ -64,9 +64,7 @@ def _hashes(material: Material) -> list[Block]:
         for where, value in zip(("run", "tested"), values, strict=True)
         if value
     ]
-    listed: list[Block] = [Facts(tuple(facts), mono=True)] if facts else []
-    heading = Heading("Is the evidence about these tensors?")
-    return [heading, *_application(material), *listed]
+    return FactList(tuple(facts), mono=True)
 
 
 def _application(material: Material) -> list[Block]:
@@ -94,21 +92,20 @@ def _erased(material: Material) -> list[Block]:
     text = f"{done}: {erased['files']} files ({size}) and {erased['rows']} rows of the ledger."
     at_client = material.request.get("erased_at_client") or {}
     states = tuple(sentence(f"{client}: {state}") for client, state in at_client.items())
-    return [Heading("What was erased"), Text(text), *([Items(states)] if states else [])]
+    return [Heading("What was erased"), Text(text), Items(states)]
 
 
-def _notes(material: Material) -> list[Block]:
+def _notes(material: Material) -> Items:
     notes = [sentence(note) for note in material.outcome.get("notes") or ()]
     away = material.request.get("not_recalibrated")
     if away:
         notes.append(f"Not recalibrated yet: {joined(away)}; pfedul recalibrate lets them.")
-    return [Heading("Notes"), Items(tuple(notes))] if notes else []
+    return Items(tuple(notes))
 
 
 def repeat_section(material: Material) -> Section:
     """Command, versions, seeds, configuration."""
-    blocks = (*_evidence(material), *_configuration(material))
-    return Section("repeat", "To repeat it", blocks)
+    return Section.of("repeat", "To repeat it", [*_evidence(material), *_configuration(material)])
 
 
 def _evidence(material: Material) -> list[Block]:
@@ -125,28 +122,25 @@ def _evidence(material: Material) -> list[Block]:
     )
     return [
         Code("The command", str(evidence.get("command", ""))),
-        Facts(facts),
-        *_models("Oracles: retrained without the target", evidence.get("oracles") or ()),
-        *_models("Twins: trained with the target, then unlearned", evidence.get("twins") or ()),
+        FactList(facts),
+        _models("Oracles: retrained without the target", evidence.get("oracles") or ()),
+        _models("Twins: trained with the target, then unlearned", evidence.get("twins") or ()),
     ]
 
 
-def _models(caption: str, models: Sequence[Json]) -> list[Block]:
-    if not models:
-        return []
-    rows = tuple(
-        (
-            model["name"],
-            str(model["shared_sha256"])[:16],
-            "yes" if model.get("cached") else "no",
-            str(model["seed"]),
-            str(model["rounds"]),
-            number(model.get("cpu_seconds"), 1),
-        )
+def _models(caption: str, models: Sequence[Json]) -> Table:
+    rows = [
+        {
+            "model": model["name"],
+            "shared tensors (SHA-256)": str(model["shared_sha256"])[:16],
+            "from the cache": "yes" if model.get("cached") else "no",
+            "seed": str(model["seed"]),
+            "rounds": str(model["rounds"]),
+            "CPU seconds": number(model.get("cpu_seconds"), 1),
+        }
         for model in models
-    )
-    head = ("model", "shared tensors (SHA-256)", "from the cache", "seed", "rounds", "CPU seconds")
-    return [Table(caption, head, rows, words=3)]
+    ]
+    return Table.of(caption, rows, words=3)
 
 
 def _configuration(material: Material) -> list[Block]:

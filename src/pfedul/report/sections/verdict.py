@@ -22,14 +22,15 @@ class Word:
 WORDS = {
     "forgotten": Word(
         "good",
-        "No test tells the outcome from retraining without the client: it lies within the "
-        "spread of retraining.",
+        "No test can distinguish the outcome from retraining without the client: it lies within "
+        "the spread of retraining.",
     ),
     "partly forgotten": Word(
-        "mixed", "Less can be told about the client than before, but more than after retraining."
+        "mixed",
+        "Attackers learn less about the client than before, but more than after retraining.",
     ),
     "not forgotten": Word(
-        "bad", "The client's samples can be told as they could before, or nearly so."
+        "bad", "The client's samples can be recognised as well as before, or nearly so."
     ),
     "over-forgotten": Word(
         "bad",
@@ -41,7 +42,8 @@ WORDS = {
         "Even the model before the removal gave nothing away that these tests could see.",
     ),
     "not enough evidence": Word(
-        "unknown", "The tests cannot tell forgotten from not forgotten; more is needed."
+        "unknown",
+        "The tests cannot distinguish forgotten from not forgotten; more evidence is needed.",
     ),
 }
 
@@ -78,8 +80,8 @@ def _of_other_tensors(material: Material) -> Banner:
         tone="unknown",
         word="evidence does not apply",
         meaning=_APART,
-        sentence="Of the tensors that were tested the verdict was "
-        f"“{verdict.get('verdict')}”. Of those in the run nothing is known.",
+        sentence="The verdict on the tensors that were tested was "
+        f"“{verdict.get('verdict')}”. Nothing is known about those in the run.",
         standing=standing(material),
         claimed=_done(material),
         not_claimed=(_TRACES, *(verdict.get("limits") or ())),
@@ -92,7 +94,7 @@ def _without_evidence(material: Material) -> Banner:
     return Banner(
         tone="unknown",
         word="no evidence",
-        meaning="Nothing was measured, so nothing is claimed of what the model remembers.",
+        meaning="Nothing was measured, so nothing is claimed about what the model remembers.",
         sentence=NO_EVIDENCE if material.request else NOTHING_AT_ALL,
         standing=standing(material),
         claimed=_done(material),
@@ -123,7 +125,7 @@ def standing(material: Material) -> str:
     if not material.evidence:
         return f"{who} was removed without a rehearsal."
     return {
-        True: "This holds for the very tensors of the run: they have the hashes of those tested.",
+        True: "This holds for the tensors of the run: the tested ones have the same hashes.",
         False: "This does not hold for the tensors of the run: they are not those tested.",
         None: "It was not checked whether the tensors of the run are those tested.",
     }[material.holds]

@@ -1,0 +1,91 @@
+"""Child processes, started with `python -m`, that end when the process that started them ends.
+
+They never import the user's main script, so scripts need no `__main__` guard.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO
+
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class Child:
+    """A process, the line to it, and its lifeline.
+
+    The lifeline is never written to: it closes when this process ends, however it
+    ends, and the child then ends at once, even in the middle of a task.
+    """
+
+    process: subprocess.Popen[bytes]
+    line: Connection
+    lifeline: IO[bytes]
+
+    def hang_up(self) -> None:
+        """Close the line and the lifeline."""
+        self.line.close()
+        self.lifeline.close()
+
+    def end(self) -> int:
+        """Kill it unless it has ended; returns its exit code."""
+        self.hang_up()
+        ended = self.process.poll()
+        self.process.kill()
+        code = self.process.wait()
+        return code if ended is None else ended
+
+
+def start_child(
+    module: str, inherited: Sequence[int] = (), output: IO[bytes] | None = None, **variables: str
+) -> Child:
+    """Start a module; its arguments are its line, its lifeline and the inherited descriptors.
+
+    `output` takes what it prints; `variables` are added to its environment.
+    """
+    ours, theirs = socket.socketpair()
+    alive, lifeline = os.pipe()
+    descriptors = [theirs.fileno(), alive, *inherited]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *map(str, descriptors)],
+        pass_fds=descriptors,
+        env={**_environment(), **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
+    theirs.close()
+    os.close(alive)
+    return Child(process, Connection(ours.detach()), os.fdopen(lifeline, "wb"))
+
+
+def _environment() -> dict[str, str]:
+    """Children import what this process can import, and start no threads of their own."""
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    path = [folder or str(Path.cwd()) for folder in sys.path]
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def as_child() -> tuple[Connection, list[int]]:
+    """To be called in the child: its line to the parent, and the inherited descriptors."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+    torch.set_num_threads(1)
+    line, lifeline, *inherited = map(int, sys.argv[1:])
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    return Connection(line), inherited
+
+
+def _end_with(lifeline: int) -> None:
+    """End this process at once when its parent is gone."""
+    os.read(lifeline, 1)
+    os._exit(1)
