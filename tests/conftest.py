@@ -1,5 +1,6 @@
 """What every test can rely on."""
 
+import os
 import signal
 
 import pytest
@@ -22,6 +23,14 @@ LONGEST_FIRST = (
 def pytest_configure() -> None:
     """Ctrl-C means Ctrl-C: shells start background jobs, and so some test runs, with it ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _without_syncs():
+    """A kill loses nothing that was written; only a power cut would."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

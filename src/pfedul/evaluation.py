@@ -128,8 +128,9 @@ def preservation(before: Accuracies, after: Accuracies) -> Preservation:
     _check(before, after)
     ratios = {client: after[client] / value for client, value in before.items() if value > 0}
     undefined = tuple(client for client in before if client not in ratios)
-    values = list(ratios.values())
-    return Preservation(pps_of_ratios(values), cfi_of_ratios(values), ratios, undefined)
+    values = list(ratios.values()) or [math.nan]
+    figures = float(pps_of_ratios(values)), float(cfi_of_ratios(values))
+    return Preservation(*figures, ratios, undefined)
 
 
 def pps(before: Accuracies, after: Accuracies) -> float:
@@ -150,32 +151,34 @@ def cfi(before: Accuracies, after: Accuracies) -> float:
     return preservation(before, after).cfi
 
 
-def pps_of_ratios(ratios: Ratios) -> float:
-    """Eq. 14 from the ratios, as `bootstrap_interval` wants it.
+def pps_of_ratios(ratios: Ratios) -> NDArray[np.float64]:
+    """Eq. 14 from the ratios, over the last axis.
 
-    >>> pps_of_ratios([0.5, 1.0])
+    >>> float(pps_of_ratios([0.5, 1.0]))
     0.75
     """
-    return float(np.mean(ratios)) if len(ratios) else math.nan
+    return np.asarray(np.mean(ratios, axis=-1))
 
 
-def cfi_of_ratios(ratios: Ratios) -> float:
-    """Eq. 15 from the ratios, as `bootstrap_interval` wants it.
+def cfi_of_ratios(ratios: Ratios) -> NDArray[np.float64]:
+    """Eq. 15 from the ratios, over the last axis.
 
-    >>> cfi_of_ratios([0.5, 1.0])
+    >>> float(cfi_of_ratios([0.5, 1.0]))
     0.75
     """
-    return 1 - float(np.std(ratios)) if len(ratios) else math.nan
+    return np.asarray(1 - np.std(ratios, axis=-1))
 
 
 def bootstrap_interval(
     values: Sequence[float],
-    statistic: Callable[[NDArray[np.float64]], float],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     seed: int = 0,
     draws: int = 2000,
     level: float = 0.95,
 ) -> tuple[float, float]:
     """Percentile interval of a statistic over clients, who are drawn with replacement.
+
+    The statistic is computed over the last axis, for all draws at once.
 
     >>> bootstrap_interval([1.0, 1.0, 1.0], pps_of_ratios)
     (1.0, 1.0)
@@ -189,8 +192,7 @@ def bootstrap_interval(
         )
     sample = np.asarray(values, dtype=np.float64)
     picks = numpy_generator(seed, "bootstrap").integers(len(sample), size=(draws, len(sample)))
-    found = [statistic(sample[pick]) for pick in picks]
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(statistic(sample[picks]), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

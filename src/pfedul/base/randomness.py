@@ -43,7 +43,8 @@ def random_stream(seed: int, purpose: str, *place: int | str) -> Iterator[None]:
     place_seed = derive_seed(seed, purpose, *place)
     python, legacy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(place_seed)
+        # Not torch.manual_seed, which also formats a stack trace for every kind of device.
+        torch.default_generator.manual_seed(place_seed)
         random.seed(place_seed)
         np.random.seed(place_seed % 2**32)
         try:

@@ -78,14 +78,14 @@ _TENSORS = re.compile(rf"((init|shared)|({CLIENTS}|records)(/{_PART}){{1,3}})[.]
 
 def inside(run: Path, name: str) -> Path:
     """The path of `name` below a run folder; refuses a name that leads out of it."""
-    path = run
+    path = str(run)
     for part in name.split("/"):
-        if part in {"", ".."} or "\0" in part or Path(part).name != part:
+        if part in {"", ".", ".."} or "\0" in part or os.path.basename(part) != part:
             raise _foreign(name)
-        path /= part
-        if path.is_symlink():
-            raise _linked(path)
-    return path
+        path = os.path.join(path, part)
+        if os.path.islink(path):
+            raise _linked(Path(path))
+    return Path(path)
 
 
 def check_file(name: object) -> None:
