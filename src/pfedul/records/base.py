@@ -9,7 +9,7 @@ belongs to the round's commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -86,16 +86,15 @@ class Keeping:
     options: RecordOptions
     split: Split
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the shared parameters, without statistics; the first name of a tied one."""
-        return self.split.parameters
-
 
 class Recorder:
     """Sees one round; with `looks_back` it sees the replies again when the mean is known."""
 
     looks_back = False
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store, self._options = keeping.store, keeping.options
+        self._split, self._names = keeping.split, keeping.split.parameters
 
     def add(self, update: Update) -> None:
         """Take in a reply."""
@@ -155,7 +154,7 @@ class Record:
     folders: tuple[str, ...]
     doomed: Callable[[Erasure], list[str]] = lambda _erasure: []
     renew: Callable[[Erasure], None] = lambda _erasure: None
-    options: type[NoOptions] = field(default=NoOptions)
+    options: type[NoOptions] = NoOptions
 
     def own_files(self, clients: Sequence[str]) -> list[str]:
         """The files of single clients, whether they exist or not."""

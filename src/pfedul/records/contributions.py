@@ -25,7 +25,6 @@ import torch
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.records.base import (
     Erasure,
-    Keeping,
     Record,
     Recorder,
     Update,
@@ -47,15 +46,11 @@ class ContributionsRecorder(Recorder):
 
     looks_back = True
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._store, self._names = keeping.store, keeping.parameters
-
     def look_back(self, update: Update, whole: WholeRound) -> None:
         weight, before = whole.weight(update.client), contribution(self._store, update.client)
-        change = update.change(self._names)
         total = {
             name: tensor.mul_(weight).add_(before[name] if before else 0)
-            for name, tensor in change.items()
+            for name, tensor in update.change(self._names).items()
         }
         self._store.stage(record_file(NAME, update.client), _rounded(total, whole.before))
 
@@ -71,8 +66,7 @@ def _rounded(sums: Tensors, like: Tensors) -> Tensors:
 
 def contribution(store: Store, client: str) -> Tensors | None:
     """S_u; None for a client without a round since the record began."""
-    file = record_file(NAME, client)
-    return store.read(file) if store.has(file) else None
+    return store.find(record_file(NAME, client))
 
 
 def began_after(store: Store) -> int | None:

@@ -51,19 +51,19 @@ class FisherRecorder(Recorder):
     """Brings the record up to date with the replies of one round (Eq. 5)."""
 
     def __init__(self, keeping: Keeping) -> None:
-        self._store, self._options = keeping.store, keeping.options
-        self._names = [name for layer in keeping.split.layers for name in layer.tensors]
+        super().__init__(keeping)
+        self._layered = [name for layer in keeping.split.layers for name in layer.tensors]
         self._sums: Tensors = {}
 
     @torch.no_grad()
     def add(self, update: Update) -> None:
         """Take in a client's update."""
-        changed = {name: update.before[name] - update.after[name] for name in self._names}
+        changed = {name: update.before[name] - update.after[name] for name in self._layered}
         squares = {name: tensor.square_() for name, tensor in changed.items()}
         if self._options.fisher_noise:
             squares = self._blurred(squares, update)
         name = fisher_file(update.client)
-        known = self._store.read(name) if self._store.has(name) else None
+        known = self._store.find(name)
         fisher = blended(known, squares, self._options.fisher_beta)
         self._store.stage(name, fisher)
         self._add_to_sum(fisher, known)
@@ -81,10 +81,10 @@ class FisherRecorder(Recorder):
                 self._sums[name] -= known[name]
 
     def _known_total(self, like: Tensors) -> Tensors:
-        if self._store.has(FISHER_TOTAL_FILE):
-            total = self._store.read(FISHER_TOTAL_FILE)
-            return {name: tensor.to(torch.float64) for name, tensor in total.items()}
-        return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
+        total = self._store.find(FISHER_TOTAL_FILE)
+        if total is None:
+            return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
+        return {name: tensor.to(torch.float64) for name, tensor in total.items()}
 
     def finish(self, _whole: WholeRound) -> None:
         """Stage the sum."""

@@ -47,7 +47,7 @@ class RoundRecorder:
                 before=self._before,
                 after=after,
                 samples=self._samples,
-                parameters=self._keeping.parameters,
+                parameters=self._keeping.split.parameters,
             )
             for client in self._samples if self._looking_back else ():
                 self._look_back(client, whole)

@@ -173,6 +173,10 @@ class Store:
         """The newest tensors of that name, including those of rounds not yet committed."""
         return read_file(self.locate(name))
 
+    def find(self, name: str) -> Tensors | None:
+        """The same; None if there is no file of that name."""
+        return self.read(name) if self.has(name) else None
+
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
         return inside(self.path, self._staged(name) if name in self._batch else name)
