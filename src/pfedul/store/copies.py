@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -108,8 +108,7 @@ def _members(folder: Path) -> set[str]:
     """All clients that a federation has seen, its forgotten ones included."""
     try:
         with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
-            names = {row["client"] for row in ledger.rows("SELECT client FROM clients")}
-            return names | {row["value"] for row in ledger.rows(_SEEN)}
+            return {*ledger.column("SELECT client FROM clients"), *ledger.column(_SEEN)}
     except (PfedulError, sqlite3.Error):
         return _UNREADABLE
 
@@ -131,12 +130,16 @@ def sealed_copy(source: Path, run: Path, name: str) -> Path:
 def copy_run(source: Path, place: Path) -> None:
     """Copy a run folder, replacing the destination."""
     draft = _draft(place)
+
+    def left_out(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if Path(folder) == source and name in _NOT_COPIED]
+
     with own_errors(place):
         _remove(place)
         _remove(draft)
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copytree(source, draft, ignore=_left_out(source), copy_function=_link_or_copy)
+            shutil.copytree(source, draft, ignore=left_out, copy_function=_link_or_copy)
             os.replace(draft, place)  # whole or not at all
         except BaseException:
             _remove(draft)  # it contains all clients
@@ -147,25 +150,15 @@ def _draft(place: Path) -> Path:
     return place.with_name(f"{place.name}.new")
 
 
-def _left_out(run: Path) -> Callable[[str, list[str]], list[str]]:
-    def left_out(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if Path(folder) == run and name in _NOT_COPIED]
-
-    return left_out
-
-
 def _link_or_copy(source: str, target: str) -> None:
     if source.endswith(".safetensors"):
-        try:
+        with suppress(OSError):  # a file system without links
             os.link(source, target)
             return
-        except OSError:  # a file system without links
-            pass
     shutil.copy2(source, target)
 
 
 def clear_notes(run: Path) -> None:
     """Remove the notes that methods left in a run (see unlearn/notebook.py)."""
     with own_errors(run):
-        if (run / UNLEARNING).exists():
-            shutil.rmtree(run / UNLEARNING)
+        _remove(run / UNLEARNING)

@@ -57,11 +57,8 @@ def refuse_unusable(path: Path) -> None:
         raise PfedulError("A run needs a folder of its own; give the name of a new one.")
 
 
-_BEFORE_A_RUN = {
-    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
-}
+_BEFORE_A_RUN = {DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS}
 """A deployment, and leftovers of a process that was killed while it moved a new run next to it."""
-
 
 _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
 

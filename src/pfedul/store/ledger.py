@@ -154,6 +154,14 @@ class Ledger:
         """What a query finds, as plain dictionaries."""
         return [dict(row) for row in self._db.execute(sql, values)]
 
+    def column(self, sql: str, *values: Any) -> list[Any]:
+        """The first column of all rows."""
+        return [row[0] for row in self._db.execute(sql, values)]
+
+    def pairs(self, sql: str, *values: Any) -> dict[Any, Any]:
+        """The first column -> the second."""
+        return {row[0]: row[1] for row in self._db.execute(sql, values)}
+
     def value(self, sql: str, *values: Any) -> Any:
         """The first column of the first row; None if there is no row."""
         row = self._db.execute(sql, values).fetchone()

@@ -53,7 +53,7 @@ def read_requests(ledger: Ledger) -> list[Request]:
             row["asked_at"],
             row["status"],
             row["repaired"],
-            None if row["outcome"] is None else json.loads(row["outcome"]),
+            json.loads(row["outcome"] or "null"),
         )
         for row in ledger.rows("SELECT * FROM requests ORDER BY request")
     ]
@@ -112,16 +112,14 @@ def accuracies(ledger: Ledger, request: Request) -> tuple[dict[str, float], dict
 def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
     """For targets that kept their personal tensors themselves: whether these are erased."""
     sql = "SELECT target, confirmed_at FROM erasures WHERE request = ? ORDER BY target"
-    return {
-        row["target"]: NOT_CONFIRMED if (at := row["confirmed_at"]) is None else f"confirmed {at}"
-        for row in ledger.rows(sql, request.number)
-    }
+    confirmed = ledger.pairs(sql, request.number)
+    return {who: f"confirmed {at}" if at else NOT_CONFIRMED for who, at in confirmed.items()}
 
 
 def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
     """Who has yet to recalibrate for this request."""
     sql = "SELECT client FROM recalibrations WHERE request = ? AND done_at IS NULL ORDER BY client"
-    return [row["client"] for row in ledger.rows(sql, request.number)]
+    return ledger.column(sql, request.number)
 
 
 def repaired_row(request: Request, rounds: int) -> Statement:

@@ -102,8 +102,8 @@ class Store:
 
     def _finish_commit(self) -> None:
         """Move the staged files that the ledger lists to their places; drop all others."""
-        pending = self.ledger.rows("SELECT staged, path FROM pending")
-        moves = [(row["staged"], row["path"]) for row in pending]
+        pending = self.ledger.pairs("SELECT path, staged FROM pending")
+        moves = [(staged, path) for path, staged in pending.items()]
         self._check_names(moves)
         self._publish(moves)
         self._forget_removals(moves)
@@ -113,8 +113,8 @@ class Store:
         """Check all names before anything is moved: the ledger may come from somebody else."""
         for staged, name in moves:
             check_move(staged, name)
-        for row in self.ledger.rows("SELECT path FROM files"):
-            check_file(row["path"])
+        for name in self.ledger.column("SELECT path FROM files"):
+            check_file(name)
 
     def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Move staged files to their public names, durably, before staging is cleared.
@@ -152,11 +152,12 @@ class Store:
 
     def verify(self) -> None:
         """Compare every tensor file with its hash in the ledger; raises if one differs."""
-        for row in self.ledger.rows("SELECT path, sha256 FROM files ORDER BY path"):
-            file = inside(self.path, row["path"])
+        files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
+        for name, sha256 in files.items():
+            file = inside(self.path, name)
             if not file.is_file():
                 raise PfedulError(f"The file {file} is missing; restore it from a backup.")
-            if digest_file(file) != row["sha256"]:
+            if digest_file(file) != sha256:
                 raise PfedulError(
                     f"The file {file} is not the one that this run wrote (damaged or foreign); "
                     "restore it from a backup."
@@ -183,8 +184,8 @@ class Store:
 
     def names(self, prefix: str) -> list[str]:
         """Names of the tensor files that begin with `prefix`, committed or waiting to be."""
-        known = {row["path"] for row in self.ledger.rows("SELECT path FROM files")}
-        return sorted(n for n in known | set(self._batch) if n.startswith(prefix) and self.has(n))
+        known = {*self.ledger.column("SELECT path FROM files"), *self._batch}
+        return sorted(name for name in known if name.startswith(prefix) and self.has(name))
 
     @property
     def scratch(self) -> Path:
@@ -196,8 +197,7 @@ class Store:
 
         Complete units that wait to be committed are included.
         """
-        rows = self.ledger.rows("SELECT path, sha256 FROM files")
-        known = {row["path"]: row["sha256"] for row in rows} | self._batch
+        known = self.ledger.pairs("SELECT path, sha256 FROM files") | self._batch
         lines = [
             f"{name} {known[name]}\n"
             for name in sorted(known)
@@ -261,7 +261,7 @@ class Store:
             return
         started = time.perf_counter()
         with own_errors(self.path), uninterrupted():
-            self._sync_staged()
+            sync_tree(self.path / STAGING)
             self._publishing = True
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))
@@ -294,9 +294,6 @@ class Store:
             return "DELETE FROM files WHERE path = ?", (name,)
         size = (self.path / self._staged(name)).stat().st_size
         return insert("files", path=name, sha256=self._batch[name], bytes=size)
-
-    def _sync_staged(self) -> None:
-        sync_tree(self.path / STAGING)
 
     def _staged(self, name: str) -> str:
         return f"{STAGING}/{self._number}/{name}"
