@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.data.datasets.files import SearchPath
 from pfedul.data.samples import TensorSamples
 
 
@@ -32,6 +32,25 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class SearchPath:
+    """The folders in which files are looked for, first one first."""
+
+    roots: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One official form of a data set: its folder names, its file patterns, its archive.
+
+    A place has this layout when every pattern matches at least one file: a part will do.
+    """
+
+    folders: tuple[str, ...]
+    patterns: tuple[str, ...]
+    archive: str = ""
+
+
+@dataclass(frozen=True)
 class DatasetKind:
     """A data set that users can choose by name.
 
@@ -45,3 +64,4 @@ class DatasetKind:
     published: str
     licence: str
     load: Callable[[SearchPath, Any], Dataset]
+    layouts: tuple[Layout, ...] = ()
