@@ -1,9 +1,8 @@
 """What a record is: a recorder that sees every round, the files it keeps, and what they cost.
 
-A recorder gets each reply as it arrives (`add`). When the round is complete and its mean
-is known, recorders with `looks_back` see every reply again, read back from disk one at a
-time (`look_back`): memory does not grow with the number of clients. What they stage
-belongs to the round's commit.
+A recorder gets each reply as it arrives (`add`). When the round is complete and its mean is known,
+recorders with `looks_back` see every reply again, read back from disk one at a time (`look_back`):
+memory does not grow with the number of clients. What they stage belongs to the round's commit.
 """
 
 from __future__ import annotations

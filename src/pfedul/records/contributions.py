@@ -11,9 +11,8 @@ client: `rescaling`. It is exact where U had the same share in all rounds that u
 and a mean over those rounds elsewhere: one number for each parameter cannot hold more.
 
 A removal that takes the targets out completely rescales what is left (`Erasure.excluded`). Any
-other change of the shared tensors ends the record: the sums of the others, the initial tensors
-and the result would together give away what the targets contributed. The next round begins it
-again.
+other change of the shared tensors ends the record: the sums of the others, the initial tensors and
+the result would together give away what the targets contributed. The next round begins it again.
 """
 
 from __future__ import annotations
@@ -111,10 +110,6 @@ def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> di
     return {client: without_them[client] / with_them[client] for client in with_them}
 
 
-def _doomed(erasure: Erasure) -> list[str]:
-    return [] if _survives(erasure) else every_file_of(NAME)(erasure)
-
-
 def _survives(erasure: Erasure) -> bool:
     return erasure.excluded and not erasure.everything
 
@@ -139,6 +134,6 @@ CONTRIBUTIONS = Record(
     size=lambda of: (of.clients + 1) * 4 * of.parameters,
     recorder=ContributionsRecorder,
     folders=(NAME,),
-    doomed=_doomed,
+    doomed=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),
     renew=_renew,
 )

@@ -1,10 +1,9 @@
 """Norms: how far each client's upload was from the shared tensors, round by round.
 
-FedEraser was published with every client's update of every kept round; its replay reads
-only their lengths, and the first round in full. Lengths are kept for each shared
-parameter tensor, from which that of the whole update follows. `before` is measured from
-the tensors that the client was given (the paper), `after` from the mean of its round (the
-published code).
+FedEraser was published with every client's update of every kept round; its replay reads only their
+lengths, and the first round in full. Lengths are kept for each shared parameter tensor, from which
+that of the whole update follows. `before` is measured from the tensors that the client was given
+(the paper), `after` from the mean of its round (the published code).
 """
 
 from __future__ import annotations

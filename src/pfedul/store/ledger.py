@@ -1,8 +1,7 @@
 """The ledger of a run: an SQLite file that says what happened.
 
-Rows about one client name it in a column `client`, so they can be erased with it.
-Deleted content is overwritten at once (`secure_delete`), and no write-ahead log
-remains after a commit.
+Rows about one client name it in a column `client`, so they can be erased with it. Deleted content
+is overwritten at once (`secure_delete`), and no write-ahead log remains after a commit.
 """
 
 from __future__ import annotations

@@ -155,11 +155,7 @@ _OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erase
 
 
 def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
-    """The request honoured, with what was done for it.
-
-    Figures of single remaining clients are not in it: they are separate rows, which
-    can be erased when that client is forgotten in turn.
-    """
+    """The request honoured; figures of single clients are other rows, which can be erased."""
     kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
     sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
     return sql, (status, repaired, json.dumps(kept), request.number)
@@ -194,12 +190,8 @@ def recalibration_rows(
     request: Request, clients: Sequence[str], missing: Sequence[str]
 ) -> list[Statement]:
     """Who has recalibrated, and who has yet to."""
+    done = {client: None if client in missing else now() for client in clients}
     return [
-        insert(
-            "recalibrations",
-            request=request.number,
-            client=client,
-            done_at=None if client in missing else now(),
-        )
-        for client in clients
+        insert("recalibrations", request=request.number, client=client, done_at=at)
+        for client, at in done.items()
     ]

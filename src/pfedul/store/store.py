@@ -21,18 +21,7 @@ from filelock import FileLock
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.store.folder import (
-    claim,
-    own_errors,
-    refuse_unusable,
-    require_run,
-    sweep_drafts,
-    sync,
-    sync_tree,
-    take_lock,
-    uninterrupted,
-    write_draft,
-)
+from pfedul.store import folder
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.paths import (
     CLIENTS,
@@ -70,29 +59,29 @@ class Store:
         path: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
     ) -> Store:
         """A new run folder. It appears under its name complete, or not at all."""
-        refuse_unusable(path)
-        with own_errors(path):
+        folder.refuse_unusable(path)
+        with folder.own_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            sweep_drafts(path)
+            folder.sweep_drafts(path)
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
-                lock = write_draft(draft, settings, tensors, rows)
+                lock = folder.write_draft(draft, settings, tensors, rows)
                 draft.chmod(0o755)
-                lock = claim(draft, path, lock)
+                lock = folder.claim(draft, path, lock)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
-            sync(path.parent)
+            folder.sync(path.parent)
         return Store(path, lock)
 
     @staticmethod
     def open(path: Path) -> Store:
         """An existing run, locked for this process, at its last whole commit."""
-        require_run(path)
-        with own_errors(path):
-            lock = take_lock(path)
+        folder.require_run(path)
+        with folder.own_errors(path):
+            lock = folder.take_lock(path)
         try:
-            with own_errors(path):
+            with folder.own_errors(path):
                 store = Store(path, lock)
             store.verify()
         except BaseException:
@@ -131,9 +120,9 @@ class Store:
                     os.replace(inside(self.path, staged), target)
             else:
                 target.unlink(missing_ok=True)
-        touched = {*folders, *(folder.parent for folder in folders)}
-        for folder in sorted(touched, key=lambda folder: -len(folder.parts)):
-            self._sync_folder(folder)  # the deepest first: it may leave the one above it empty
+        touched = {*folders, *(place.parent for place in folders)}
+        for place in sorted(touched, key=lambda place: -len(place.parts)):
+            self._sync_folder(place)  # the deepest first: it may leave the one above it empty
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
@@ -141,14 +130,13 @@ class Store:
         if not all(staged for staged, _ in moves):
             self.ledger.write([("DELETE FROM pending WHERE staged = ''", ())])
 
-    def _sync_folder(self, folder: Path) -> None:
+    def _sync_folder(self, place: Path) -> None:
         """Sync a folder, or delete it if a removal left it empty."""
-        if folder.is_relative_to(self.path) and folder.is_dir():
-            if folder != self.path and not any(folder.iterdir()):
-                folder.rmdir()
-                sync(folder.parent)
-            else:
-                sync(folder)
+        if place.is_relative_to(self.path) and place.is_dir():
+            if place != self.path and not any(place.iterdir()):
+                place.rmdir()
+                place = place.parent
+            folder.sync(place)
 
     def verify(self) -> None:
         """Compare every tensor file with its hash in the ledger; raises if one differs."""
@@ -193,10 +181,7 @@ class Store:
         return self.path / STAGING / "unit" / "scratch"
 
     def state_digest(self) -> str:
-        """SHA-256 over the names and digests of all current shared and personal tensors.
-
-        Complete units that wait to be committed are included.
-        """
+        """SHA-256 over names and digests of shared and personal tensors, waiting ones included."""
         known = self.ledger.pairs("SELECT path, sha256 FROM files") | self._batch
         lines = [
             f"{name} {known[name]}\n"
@@ -208,11 +193,11 @@ class Store:
     def write_settings(self, text: str) -> None:
         """Replace the configuration atomically."""
         draft = inside(self.path, f"{SETTINGS_FILE}.new")
-        with own_errors(self.path):
+        with folder.own_errors(self.path):
             draft.write_text(text, encoding="utf-8")
-            sync(draft)
+            folder.sync(draft)
             os.replace(draft, self.path / SETTINGS_FILE)
-            sync(self.path)
+            folder.sync(self.path)
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
@@ -221,7 +206,7 @@ class Store:
         check_file(name)
         data = encode(tensors)
         file = inside(self.path, f"{STAGING}/unit/{name}")
-        with own_errors(self.path):
+        with folder.own_errors(self.path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
         self._unit.add(name)
@@ -260,8 +245,8 @@ class Store:
         if not self._rows and not self._batch and not self._removed:
             return
         started = time.perf_counter()
-        with own_errors(self.path), uninterrupted():
-            sync_tree(self.path / STAGING)
+        with folder.own_errors(self.path), folder.uninterrupted():
+            folder.sync_tree(self.path / STAGING)
             self._publishing = True
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))

@@ -66,14 +66,7 @@ def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
     """Each client's figures after a round, replacing older ones, and the commit they belong to."""
     older = "DELETE FROM evaluations WHERE round = ?", (evaluation.round,)
     return [older, insert("meta", key="evaluated_commit", value=str(commit))] + [
-        insert(
-            "evaluations",
-            round=evaluation.round,
-            client=client,
-            accuracy=score.accuracy,
-            loss=score.loss,
-            samples=score.samples,
-        )
+        insert("evaluations", round=evaluation.round, client=client, **asdict(score))
         for client, score in evaluation.clients.items()
     ]
 

@@ -52,10 +52,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class DatasetKind:
-    """A data set that users can choose by name.
-
-    `files` says which files it wants (empty if none), `published` who publishes them and where.
-    """
+    """A data set that users can choose; `files` are those that it needs, `published` by whom."""
 
     name: str
     summary: str

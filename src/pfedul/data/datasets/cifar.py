@@ -1,10 +1,9 @@
 """CIFAR-10 and CIFAR-100: records of labels and 3 x 32 x 32 points, in two versions.
 
-A. Krizhevsky (2009), "Learning Multiple Layers of Features from Tiny Images".
-The binary version is a row of records: one or two label bytes and 3,072 bytes
-of points (red, green, blue planes). The Python version is a pickled dictionary
-of the same. Any whole number of records is accepted, so parts of the
-official files can be used.
+A. Krizhevsky (2009), "Learning Multiple Layers of Features from Tiny Images". The binary version is
+a row of records: one or two label bytes and 3,072 bytes of points (red, green, blue planes). The
+Python version is a pickled dictionary of the same. Any whole number of records is accepted, so
+parts of the official files can be used.
 """
 
 from __future__ import annotations
@@ -31,16 +30,13 @@ Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class CifarKind:
-    """How one of the two sets differs from the other; the wanted label is a record's last one.
-
-    `folders` are those of the binary and of the Python version.
-    """
+    """How one set differs from the other; `folders` are those of the binary and Python version."""
 
     name: str
     files: str
     folders: tuple[str, str]
     classes: int
-    label_bytes: int
+    label_bytes: int  # the wanted label is the last one
     label_key: str
     train: str
     test: str

@@ -1,9 +1,8 @@
 """FEMNIST: handwritten digits and letters by some 3,500 writers, 28 x 28 points, 62 classes.
 
-S. Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", made from
-NIST Special Database 19. LEAF's scripts write json files into the folders train
-and test: `users`, and for each user `user_data` with rows `x` of 784 values
-(1 = white paper) and labels `y`.
+S. Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", made from NIST Special Database
+19. LEAF's scripts write json files into the folders train and test: `users`, and for each user
+`user_data` with rows `x` of 784 values (1 = white paper) and labels `y`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pfedul.base.registry import Registry
-from pfedul.data.partitions.base import PartitionKind as PartitionKind
+from pfedul.data.partitions.base import PartitionKind
 from pfedul.data.partitions.dirichlet import DIRICHLET
 from pfedul.data.partitions.iid import IID
 from pfedul.data.partitions.imbalanced import IMBALANCED
