@@ -13,19 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import logits_and_labels
-from pfedul.audit.attacks.base import Estimate
+from pfedul.audit.attacks.base import Estimate, Metric
 from pfedul.audit.attacks.intervals import clopper_pearson
-from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
-TRIGGER_SUCCESS = Metric(
-    name="trigger success",
-    best=0.0,
-    low=0.0,
-    high=1.0,
-    higher_is_better=False,
-    summary="share of triggered samples of other classes that are taken for the trigger's class",
-)
+TRIGGER_SUCCESS = Metric("trigger success", best=0.0, higher_is_better=False)
+"""Share of triggered samples of other classes that are taken for the trigger's class."""
 
 
 def backdoor_attack(logits: ArrayLike, labels: ArrayLike, trigger_class: int) -> Estimate:

@@ -15,28 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Estimate
+from pfedul.audit.attacks.base import Estimate, Metric
 from pfedul.audit.attacks.intervals import clopper_pearson, stratified_bootstrap
 from pfedul.audit.attacks.signals import log_softmax
-from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
-KL_FROM_ORACLE = Metric(
-    name="KL from oracle",
-    best=0.0,
-    low=0.0,
-    high=math.inf,
-    higher_is_better=False,
-    summary="mean Kullback-Leibler divergence of the candidate's answers from the oracle's, nats",
-)
-AGREEMENT = Metric(
-    name="agreement with oracle",
-    best=1.0,
-    low=0.0,
-    high=1.0,
-    higher_is_better=True,
-    summary="share of samples that candidate and oracle give the same class",
-)
+KL_FROM_ORACLE = Metric("KL from oracle", best=0.0, higher_is_better=False, high=math.inf)
+"""Mean Kullback-Leibler divergence of the candidate's answers from the oracle's, nats."""
+AGREEMENT = Metric("agreement with oracle", best=1.0, higher_is_better=True)
+"""Share of samples that candidate and oracle give the same class."""
 
 
 def distance_attack(

@@ -27,18 +27,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Estimate
+from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.base.metric import Metric
 
-FORGETTING = Metric(
-    name="forgetting quality",
-    best=1.0,
-    low=0.0,
-    high=1.0,
-    higher_is_better=True,
-    summary="mean points of the samples: 1 for an epsilon below 0.5, half with every 0.5 more",
-)
+FORGETTING = Metric("forgetting quality", best=1.0, higher_is_better=True)
+"""Mean points of the samples: 1 for an epsilon below 0.5, half with every 0.5 more."""
 FEWEST_MODELS = 3
 """Of each kind; with two there is no bucket: ceil(log(1)) is 0."""
 

@@ -22,19 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
-from pfedul.audit.attacks.base import Attack, Estimate
+from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
-KLOM = Metric(
-    name="KLoM",
-    best=0.0,
-    low=0.0,
-    high=math.log(1e5 + 1),
-    higher_is_better=False,
-    summary="95th percentile over samples of the divergence of margins, unlearned from oracle",
-)
+KLOM = Metric("KLoM", best=0.0, higher_is_better=False, high=math.log(1e5 + 1))
+"""95th percentile over samples of the divergence of margins, unlearned from oracle."""
 FEWEST_MODELS = 2
 _LARGEST_MARGIN = 100.0
 _EMPTY_BIN = 1e-5

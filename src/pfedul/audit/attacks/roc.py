@@ -13,35 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Estimate
+from pfedul.audit.attacks.base import Estimate, Metric
 from pfedul.audit.attacks.intervals import clopper_pearson
-from pfedul.base.metric import Metric
 
-AUC = Metric(
-    name="AUC",
-    best=0.5,
-    low=0.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="chance that a member looks more like one than a non-member does; "
-    "below 0.5 the target stands out as well",
-)
-BALANCED_ACCURACY = Metric(
-    name="balanced accuracy",
-    best=0.5,
-    low=0.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="mean of the shares of members and of non-members that the attack gets right",
-)
-TPR_AT_1_PERCENT = Metric(
-    name="TPR at 1 % FPR",
-    best=0.01,
-    low=0.0,
-    high=1.0,
-    higher_is_better=False,
-    summary="share of members found with at most 1 % of non-members accused",
-)
+AUC = Metric("AUC", best=0.5)
+"""Chance that a member looks more like one than a non-member does; below 0.5 the target stands
+out as well."""
+BALANCED_ACCURACY = Metric("balanced accuracy", best=0.5)
+"""Mean of the shares of members and of non-members that the attack gets right."""
+TPR_AT_1_PERCENT = Metric("TPR at 1 % FPR", best=0.01, higher_is_better=False)
+"""Share of members found with at most 1 % of non-members accused."""
 
 
 def auc(members: ArrayLike, nonmembers: ArrayLike) -> float:

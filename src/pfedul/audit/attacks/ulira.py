@@ -29,19 +29,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Estimate
+from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.base.metric import Metric
 from pfedul.base.randomness import numpy_generator
 
-ACCURACY = Metric(
-    name="U-LiRA accuracy",
-    best=0.5,
-    low=0.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="share of held-out models, over all samples, rightly called unlearned or retrained",
-)
+ACCURACY = Metric("U-LiRA accuracy", best=0.5)
+"""Share of held-out models, over all samples, rightly called unlearned or retrained."""
 FEWEST_MODELS = 4
 """Of each kind: with 3 and 3 no relabelling is rarer than 1 in 10, so nothing could be shown."""
 

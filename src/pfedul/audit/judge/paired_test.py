@@ -40,28 +40,15 @@ from statistics import NormalDist
 import numpy as np
 
 from pfedul.audit.attacks.arrays import Array, finite, same_samples
-from pfedul.audit.attacks.base import Estimate
+from pfedul.audit.attacks.base import Estimate, Metric
 from pfedul.audit.attacks.intervals import Interval, freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import AUC, share_below
-from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
-DIFFERENCE = Metric(
-    name="difference in AUC",
-    best=0.0,
-    low=-1.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="AUC of a model minus the mean AUC of the oracles, on the same samples",
-)
-REDUCTION = Metric(
-    name="reduction of AUC",
-    best=1.0,
-    low=-1.0,
-    high=1.0,
-    higher_is_better=True,
-    summary="AUC of the untouched model minus that of the candidate, on the same samples",
-)
+DIFFERENCE = Metric("difference in AUC", best=0.0, low=-1.0)
+"""AUC of a model minus the mean AUC of the oracles, on the same samples."""
+REDUCTION = Metric("reduction of AUC", best=1.0, higher_is_better=True, low=-1.0)
+"""AUC of the untouched model minus that of the candidate, on the same samples."""
 FINDINGS = ("leak", "reduced leak", "within", "below", "unclear", "nothing to see")
 
 GUESSED_BETWEEN = 0.02
