@@ -33,7 +33,6 @@ from pfedul.audit.judge.findings import (
     Finding,
     Verdict,
     accuses,
-    ends,
 )
 from pfedul.audit.judge.paired_test import Scores, paired_test
 from pfedul.audit.judge.verdict import judge
@@ -148,7 +147,7 @@ class Test:
         )
         alone = paired_test(together, self.oracles, self.candidate, tests=TESTS).reduction
         assert alone is not None
-        low, high = ends(alone)
+        low, high = alone.ends
         return low > 0 or high < 0
 
 

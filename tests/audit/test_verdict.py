@@ -154,11 +154,6 @@ def test_the_sentence_of_every_verdict(found, more, part):
     assert part in words(finding(found), **more).sentence
 
 
-def test_full_words_for_forgotten():
-    assert words(finding("within")).title == "forgotten (within the spread of retraining)"
-    assert words(finding("leak")).title == "not forgotten"
-
-
 def test_reasons_go_test_by_test_and_check_by_check():
     judged = words(
         finding("within"),

@@ -80,15 +80,16 @@ def accuracy_estimate(
 
 
 def _score(view: View, _references: Sequence[View]) -> Pair:
-    inside, outside = _losses(view)
+    inside, outside = losses(view)
     return -inside, -outside
 
 
 def _figure(view: View, draws: int) -> Estimate:
-    return threshold_attack(*_losses(view), draws=draws)
+    return threshold_attack(*losses(view), draws=draws)
 
 
-def _losses(view: View) -> Pair:
+def losses(view: View) -> Pair:
+    """Of members and of non-members."""
     return loss(view.members, view.labels.members), loss(view.nonmembers, view.labels.nonmembers)
 
 

@@ -16,7 +16,7 @@ from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.roc import auc
 from pfedul.audit.attacks.threshold import THRESHOLD
 from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
-from pfedul.audit.evidence import curves, measures
+from pfedul.audit.evidence import measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
 from pfedul.audit.judge.findings import Finding
@@ -92,8 +92,8 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
         "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
-        "roc": curves.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
-        "distributions": curves.distributions(case.surfaces, case.models),
+        "roc": measures.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
+        "distributions": measures.distributions(case.surfaces, case.models),
         "distance": distances(case.candidate, case.oracles, case.untouched),
         "backdoor": _backdoor(examiner),
     }

@@ -16,7 +16,6 @@ NOTHING_TO_FORGET = "nothing measurable to forget"
 NOT_ENOUGH = "not enough evidence"
 
 VERDICTS = (FORGOTTEN, PARTLY, NOT_FORGOTTEN, OVER_FORGOTTEN, NOTHING_TO_FORGET, NOT_ENOUGH)
-ACCUSATIONS = (PARTLY, NOT_FORGOTTEN, OVER_FORGOTTEN)
 
 TOLERATED_DISTANCE = 2.0
 """Times the largest distance between two oracles: a candidate further off answers oddly."""
@@ -71,12 +70,7 @@ class TriggerFinding:
         return "within"
 
     def _works(self, figure: Estimate) -> bool:
-        return all(ends(figure)[0] > ends(oracle)[1] for oracle in self.oracles)
-
-
-def ends(figure: Estimate) -> Interval:
-    """The interval of a figure; a figure without one is taken for exact."""
-    return figure.interval if figure.interval is not None else (figure.value, figure.value)
+        return all(figure.ends[0] > oracle.ends[1] for oracle in self.oracles)
 
 
 @dataclass(frozen=True)
@@ -93,17 +87,8 @@ class Verdict:
     needed: tuple[str, ...] = ()
     strayed: float = field(default=0.0, compare=False)
 
-    @property
-    def title(self) -> str:
-        """The verdict in full."""
-        return f"{FORGOTTEN} (within the spread of retraining)" if passes(self) else self.verdict
-
     def as_json(self) -> dict[str, str | list[str]]:
-        """As in the evidence document.
-
-        >>> Verdict("not enough evidence", "One oracle is too few.").as_json()["needed"]
-        []
-        """
+        """As in the evidence document."""
         return {
             "verdict": self.verdict,
             "sentence": self.sentence,
@@ -118,19 +103,10 @@ def passes(verdict: Verdict, held_out: bool = False) -> bool:
 
     A held-out oracle never held anything of the target: where nothing can be measured
     it was rightly not accused. A candidate without anything to measure showed nothing.
-
-    >>> passes(Verdict("nothing measurable to forget", ""))
-    False
-    >>> passes(Verdict("nothing measurable to forget", ""), held_out=True)
-    True
     """
     return verdict.verdict == FORGOTTEN or (held_out and verdict.verdict == NOTHING_TO_FORGET)
 
 
 def accuses(verdict: Verdict) -> bool:
-    """Was something held against the model? Lack of evidence is not an accusation.
-
-    >>> accuses(Verdict("over-forgotten", "")), accuses(Verdict("not enough evidence", ""))
-    (True, False)
-    """
-    return verdict.verdict in ACCUSATIONS
+    """Was something held against the model? Lack of evidence is not an accusation."""
+    return verdict.verdict in (PARTLY, NOT_FORGOTTEN, OVER_FORGOTTEN)

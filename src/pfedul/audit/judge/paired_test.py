@@ -41,7 +41,7 @@ import numpy as np
 
 from pfedul.audit.attacks.arrays import Array, finite, same_samples
 from pfedul.audit.attacks.base import Estimate, Metric
-from pfedul.audit.attacks.intervals import Interval, freedom_of_sum, student_quantile
+from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import AUC, share_below
 from pfedul.errors import PfedulError
 
@@ -49,7 +49,6 @@ DIFFERENCE = Metric("difference in AUC", best=0.0, low=-1.0)
 """AUC of a model minus the mean AUC of the oracles, on the same samples."""
 REDUCTION = Metric("reduction of AUC", best=1.0, higher_is_better=True, low=-1.0)
 """AUC of the untouched model minus that of the candidate, on the same samples."""
-FINDINGS = ("leak", "reduced leak", "within", "below", "unclear", "nothing to see")
 
 GUESSED_BETWEEN = 0.02
 """Standard deviation of AUC from one retraining to the next, before any was seen."""
@@ -237,7 +236,7 @@ def _finding(
     turned round, would find them: with the whole interval below 0.5. A head that a
     target fitted to an oracle leaks by itself, and leaking less than that is not a fault.
     """
-    if _ends(auc)[1] < AUC.best and _stands_out(_negative(difference), spread):
+    if auc.ends[1] < AUC.best and _stands_out(_negative(difference), spread):
         return "below"
     leaks = _stands_out(difference, spread)
     if start is None or reduction is None:
@@ -247,23 +246,17 @@ def _finding(
         return "reduced leak" if reduced else "leak"
     if not _stands_out(start, spread):
         return "nothing to see"
-    return "within" if reduced and _ends(difference)[1] < start.value else "unclear"
+    return "within" if reduced and difference.ends[1] < start.value else "unclear"
 
 
 def _stands_out(figure: Estimate, least: float) -> bool:
     """Beyond 0 with its whole interval, and beyond `least` itself."""
-    low, _ = _ends(figure)
-    return low > _ROUNDING and figure.value > least + _ROUNDING
+    return figure.ends[0] > _ROUNDING and figure.value > least + _ROUNDING
 
 
 def _negative(figure: Estimate) -> Estimate:
-    low, high = _ends(figure)
+    low, high = figure.ends
     return Estimate(figure.metric, -figure.value, (-high, -low))
-
-
-def _ends(figure: Estimate) -> Interval:
-    assert figure.interval is not None
-    return figure.interval
 
 
 def _placed(scores: Scores, worst: bool) -> _Placed:

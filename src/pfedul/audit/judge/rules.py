@@ -48,7 +48,6 @@ from pfedul.audit.judge.findings import (
     TriggerFinding,
     Verdict,
     accuses,
-    ends,
 )
 
 NOTABLE_LEAK = 0.15
@@ -132,7 +131,7 @@ class VerdictRules:
         )
 
     def doubted(self, verdict: str) -> bool:
-        distinguishable = self.ulira is not None and ends(self.ulira)[0] > self.ulira.metric.best
+        distinguishable = self.ulira is not None and self.ulira.ends[0] > self.ulira.metric.best
         odd = self.guard is not None and self.guard.broken
         return distinguishable or (odd and verdict == FORGOTTEN)
 
@@ -148,7 +147,7 @@ _BY_GRAVITY = ("nothing to see", "unclear", "within", "below", "reduced leak", "
 
 
 def _distance_from_zero(finding: Finding) -> float:
-    low, high = ends(finding.test.difference)
+    low, high = finding.test.difference.ends
     return max(low, -high)
 
 
@@ -180,8 +179,8 @@ def _reach(finding: Finding) -> float:
     found = finding.test
     assert found.untouched_difference is not None
     assert found.reduction is not None
-    widths = [high - low for low, high in map(ends, (found.difference, found.reduction))]
-    return max(widths) / 2 / found.untouched_difference.value
+    intervals = found.difference.ends, found.reduction.ends
+    return max(high - low for low, high in intervals) / 2 / found.untouched_difference.value
 
 
 _FOR_POWER = 2.0  # (z + z_0.8)^2 / z^2 lies between 1.7 and 2.1 for one to ten tests
