@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS
 from pfedul.audit.attacks.base import Estimate
-from pfedul.audit.attacks.distance import KL_FROM_ORACLE
+from pfedul.audit.attacks.checks import KL_FROM_ORACLE, TRIGGER_SUCCESS
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
 from pfedul.audit.judge.findings import (

@@ -46,12 +46,7 @@ Counts = NDArray[np.int64]
 def forgetting_attack(
     unlearned: ArrayLike, retrained: ArrayLike, draws: int = 2000, seed: int = 0
 ) -> Estimate:
-    """Mean points over samples; its interval is over samples, with these very models.
-
-    >>> far = [[0.0], [1.0], [2.0]], [[10.0], [11.0], [12.0]]
-    >>> forgetting_attack(*far).value
-    0.0
-    """
+    """Mean points over samples; its interval is over samples, with these very models."""
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     points = np.sort(points_of(epsilons(left, right), min(len(left), len(right))))
     interval = stratified_bootstrap([points], np.mean, seed, draws)
@@ -59,24 +54,13 @@ def forgetting_attack(
 
 
 def epsilons(unlearned: ArrayLike, retrained: ArrayLike) -> Array:
-    """Epsilon of each sample from phi, [models, samples] both.
-
-    The best cut gets one in three of each kind wrong: log((1 - 1/3) / (1/3)).
-
-    >>> one, other = [[0.0], [1.0], [3.0]], [[2.0], [4.0], [5.0]]
-    >>> epsilons(one, other).round(3) == np.log(2).round(3)
-    array([ True])
-    """
+    """Epsilon of each sample from phi, [models, samples] both."""
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     return np.array([epsilon(a, b) for a, b in zip(left.T, right.T, strict=True)])
 
 
 def epsilon(unlearned: Array, retrained: Array) -> float:
-    """Epsilon of one sample, from phi under each model.
-
-    >>> epsilon(np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
-    50.0
-    """
+    """Epsilon of one sample, from phi under each model."""
     ranges = sorted(float(np.ptp(values)) for values in (unlearned, retrained))
     if ranges[1] > 0 and ranges[0] < _NARROW * ranges[1]:
         return LARGEST_EPSILON
@@ -85,11 +69,7 @@ def epsilon(unlearned: Array, retrained: Array) -> float:
 
 
 def points_of(values: Array, models: int) -> Array:
-    """Points for each epsilon, with so many models of each kind.
-
-    >>> points_of(np.array([0.0, 0.5, 1.2, 50.0]), models=8)
-    array([1.  , 0.5 , 0.25, 0.  ])
-    """
+    """Points for each epsilon, with so many models of each kind."""
     bucket = np.floor(values / _BUCKET)
     buckets = math.ceil(math.log(models - 1)) / _BUCKET
     return np.where(bucket < buckets, 0.5**bucket, 0.0)

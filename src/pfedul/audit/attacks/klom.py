@@ -34,32 +34,16 @@ _EMPTY_BIN = 1e-5
 
 
 def klom_attack(
-    unlearned: ArrayLike,
-    oracles: ArrayLike,
-    bins: int = 20,
-    seed: int = 0,
-    draws: int = 2000,
+    unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20, seed: int = 0, draws: int = 2000
 ) -> Estimate:
-    """The 95th percentile of `klom`; its interval is over samples, with these very models.
-
-    >>> margins = [[0.0, 5.0], [1.0, 6.0]]
-    >>> klom_attack(margins, margins).value
-    0.0
-    """
+    """The 95th percentile of `klom`; its interval is over samples, with these very models."""
     values = np.sort(klom(unlearned, oracles, bins))
     interval = stratified_bootstrap([values], _percentile, seed, draws)
     return Estimate(KLOM, _percentile(values), interval)
 
 
 def klom(unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20) -> Array:
-    """Divergence of each sample's margins, [models, samples] both.
-
-    Of four unlearned models two are in each of two bins, of the oracles one and three:
-    log(2) / 2 + log(2 / 3) / 2.
-
-    >>> klom([[0.0], [0.0], [1.0], [1.0]], [[0.0], [1.0], [1.0], [1.0]], bins=2).round(4)
-    array([0.1438])
-    """
+    """Divergence of each sample's margins, [models, samples] both."""
     left, right = two_model_sets("margins", unlearned, oracles, FEWEST_MODELS)
     if bins < 2:
         raise PfedulError(f"KLoM needs at least two bins, not {bins}.")
@@ -73,11 +57,7 @@ def klom(unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20) -> Array:
 
 
 def bins_for(models: int) -> int:
-    """Bins that so many models can fill: their square root, from 2 to the paper's 20.
-
-    >>> [bins_for(models) for models in (4, 16, 100, 1000)]
-    [2, 4, 10, 20]
-    """
+    """Bins that so many models can fill: their square root, from 2 to the paper's 20."""
     return int(np.clip(round(models**0.5), 2, 20))
 
 

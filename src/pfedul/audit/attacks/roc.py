@@ -26,20 +26,12 @@ TPR_AT_1_PERCENT = Metric("TPR at 1 % FPR", best=0.01, higher_is_better=False)
 
 
 def auc(members: ArrayLike, nonmembers: ArrayLike) -> float:
-    """Mann and Whitney's share of pairs in which the member scores higher; ties count half.
-
-    >>> auc([3, 2], [1, 2])
-    0.875
-    """
+    """Mann and Whitney's share of pairs in which the member scores higher; ties count half."""
     return float(share_below(finite("scores of members", members), _nonmembers(nonmembers)).mean())
 
 
 def share_below(scores: Array, others: Array) -> Array:
-    """For each score the share of the others that it exceeds; ties count half.
-
-    >>> share_below(np.array([3.0, 2.0]), np.array([1.0, 2.0]))
-    array([1.  , 0.75])
-    """
+    """For each score the share of the others that it exceeds; ties count half."""
     ranked = np.sort(others)
     below = np.searchsorted(ranked, scores, side="left")
     not_above = np.searchsorted(ranked, scores, side="right")
@@ -69,9 +61,6 @@ def tpr_at_fpr(members: ArrayLike, nonmembers: ArrayLike, fpr: float = 0.01) -> 
 
     With fewer than 1 / fpr non-members, none may be accused. The exact interval takes the
     threshold for given.
-
-    >>> tpr_at_fpr([5, 4, 3, 0], [1, 2, 3, 3], fpr=0.25).value
-    0.5
     """
     inside, outside = finite("scores of members", members), _nonmembers(nonmembers)
     allowed = math.floor(fpr * len(outside) + 1e-9)  # 0.29 * 100 is 28.999... in floats

@@ -47,12 +47,7 @@ _SMALLEST_VARIANCE = 1e-12  # models that agree to the bit would give a likeliho
 def ulira_attack(
     unlearned: ArrayLike, retrained: ArrayLike, seed: int = 0, draws: int = 300
 ) -> Estimate:
-    """Accuracy of the attack on phi of unlearned [models, samples] and retrained models.
-
-    >>> unlearned, retrained = [[0.0], [1.0], [2.0], [3.0]], [[10.0], [11.0], [12.0], [13.0]]
-    >>> ulira_attack(unlearned, retrained).value
-    1.0
-    """
+    """Accuracy of the attack on phi of unlearned [models, samples] and retrained models."""
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     shared = min(len(left), len(right)) < MODELS_FOR_OWN_VARIANCE
     accuracy = float(pair_accuracies(left, right, shared).mean())
@@ -143,15 +138,12 @@ def _around(accuracy: float, strays: Array) -> Interval:
     return max(0.0, accuracy - reach), min(1.0, accuracy + reach)
 
 
-def _population(unlearned: Array, oracles: Array, _draws: int) -> Estimate:
-    return ulira_attack(unlearned, oracles)  # its draws are relabellings, not a bootstrap
-
-
 ULIRA = Attack(
     name="ulira",
     title="U-LiRA",
     summary="distinguishes unlearned from retrained models, sample by sample",
     paper="Hayes et al., SaTML 2025, arXiv 2403.01218",
-    population=_population,
+    # its draws are relabellings, not a bootstrap
+    population=lambda unlearned, oracles, _draws: ulira_attack(unlearned, oracles),
     fewest=FEWEST_MODELS,
 )

@@ -11,7 +11,7 @@ import numpy as np
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.base import Estimate, averaged
-from pfedul.audit.attacks.distance import distance_attack
+from pfedul.audit.attacks.checks import distance_attack
 from pfedul.audit.attacks.intervals import DRAWS
 
 Row = dict[str, Any]
