@@ -117,20 +117,12 @@ def cfi(before: Accuracies, after: Accuracies) -> float:
 
 
 def pps_of_ratios(ratios: Ratios) -> float:
-    """Eq. 14 from the ratios, as `bootstrap_interval` wants it.
-
-    >>> pps_of_ratios([0.5, 1.0])
-    0.75
-    """
+    """Eq. 14 from the ratios, as `bootstrap_interval` wants it."""
     return float(np.mean(ratios)) if len(ratios) else math.nan
 
 
 def cfi_of_ratios(ratios: Ratios) -> float:
-    """Eq. 15 from the ratios, as `bootstrap_interval` wants it.
-
-    >>> cfi_of_ratios([0.5, 1.0])
-    0.75
-    """
+    """Eq. 15 from the ratios, as `bootstrap_interval` wants it."""
     return 1 - float(np.std(ratios)) if len(ratios) else math.nan
 
 
@@ -141,14 +133,7 @@ def bootstrap_interval(
     draws: int = 2000,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Percentile interval of a statistic over clients, who are drawn with replacement.
-
-    >>> bootstrap_interval([1.0, 1.0, 1.0], pps_of_ratios)
-    (1.0, 1.0)
-    >>> low, high = bootstrap_interval([0.9, 1.0, 1.1], pps_of_ratios)
-    >>> 0.9 <= low < 1.0 < high <= 1.1
-    True
-    """
+    """Percentile interval of a statistic over clients, who are drawn with replacement."""
     if not len(values) or draws < 1 or not 0 < level < 1:
         raise PfedulError(
             "A bootstrap interval needs at least one value, one draw and a level between 0 and 1."

@@ -219,15 +219,6 @@ def test_what_cannot_be_compared_is_refused():
         Scores(np.zeros((1, 2, 2)), np.zeros((1, 1, 2)))
 
 
-@pytest.mark.parametrize(
-    ("probability", "freedom", "value"),
-    [(0.975, 2, 4.302653), (0.995, 3, 5.840909), (0.95, 10, 1.812461), (0.975, 1e5, 1.959988)],
-)
-def test_student_as_printed_in_tables(probability, freedom, value):
-    assert student_quantile(probability, freedom) == pytest.approx(value, abs=2e-6)
-    assert student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-9)
-
-
 def test_a_sum_of_variances_is_worth_no_more_than_its_parts_together():
     assert freedom_of_sum([1, 0], [3, 5]) == 3
     assert 3 <= freedom_of_sum([1, 2], [3, 5]) <= 8

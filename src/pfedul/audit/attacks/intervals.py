@@ -55,13 +55,7 @@ def student_quantile(probability: float, freedom: float) -> float:
 
 
 def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
-    """Satterthwaite's degrees of freedom of a sum of independent estimates of variance.
-
-    >>> freedom_of_sum([1.0, 1.0], [4, 4])
-    8.0
-    >>> freedom_of_sum([1.0, 0.0], [math.inf, 4])
-    inf
-    """
+    """Satterthwaite's degrees of freedom of a sum of independent estimates of variance."""
     doubt = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
     return float(sum(variances) ** 2 / doubt) if doubt else math.inf
 

@@ -58,10 +58,6 @@ def logistic_scores(
 
     Halves depend on seed and counts alone: models that answer the same samples in the
     same order are compared on the same halves. In another order the halves are others.
-
-    >>> sure, unsure = [[9.0, 0.0]] * 4, [[0.1, 0.0]] * 4
-    >>> logistic_scores(sure, [0] * 4, unsure, [0] * 4)
-    (array([0.75, 0.75, 0.75, 0.75]), array([0.25, 0.25, 0.25, 0.25]))
     """
     groups = features(member_logits, member_labels), features(nonmember_logits, nonmember_labels)
     inside_halves = half_places(len(groups[0]), seed, "members")

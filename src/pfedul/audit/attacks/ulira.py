@@ -56,11 +56,7 @@ def ulira_attack(
 
 
 def pair_accuracies(unlearned: Array, retrained: Array, shared_variance: bool = True) -> Array:
-    """[unlearned, retrained]: share of samples on which that held-out pair is called rightly.
-
-    >>> pair_accuracies(np.zeros((4, 1)), np.zeros((4, 1)))[0]
-    array([0.5, 0.5, 0.5, 0.5])
-    """
+    """[unlearned, retrained]: share of samples on which that held-out pair is called rightly."""
     means_u, variances_u = (part[:, None] for part in without_each(unlearned, shared_variance))
     means_r, variances_r = (part[None] for part in without_each(retrained, shared_variance))
 
@@ -88,12 +84,7 @@ def log_likelihood_ratio(
 
 
 def without_each(values: Array, shared_variance: bool) -> tuple[Array, Array]:
-    """Mean and variance of the *other* models, for each model and sample.
-
-    >>> means, variances = without_each(np.array([[0.0], [2.0], [7.0]]), False)
-    >>> means[2], variances[2]
-    (array([1.]), array([2.]))
-    """
+    """Mean and variance of the *other* models, for each model and sample."""
     count = len(values)
     away = values - values.mean(axis=0)
     means = values.mean(axis=0) - away / (count - 1)

@@ -116,16 +116,6 @@ def paired_test(
     The statistic is the AUC, averaged over folds, then over views, or of the view with
     the highest if `worst`. `tests` is how many comparisons the whole audit makes. With a
     single oracle only the guess is known of the spread of retraining.
-
-    >>> spread_out = np.linspace(0, 1, 50).reshape(1, 1, 50)
-    >>> alike = Scores(spread_out, spread_out)
-    >>> apart = Scores(spread_out + 0.9, spread_out)
-    >>> paired_test(alike, [alike, alike], apart).finding
-    'within'
-    >>> paired_test(apart, [alike, alike], apart).finding
-    'leak'
-    >>> paired_test(alike, [alike, alike], alike).finding
-    'nothing to see'
     """
     _check(candidate, oracles, untouched, tests)
     references = _References(tuple(_placed(scores, worst) for scores in oracles), tests)
@@ -264,11 +254,10 @@ def _placed(scores: Scores, worst: bool) -> _Placed:
 
     The error of a maximum is taken for that of the view where it is: rather too wide.
     """
+    by_view = scores.members.swapaxes(0, 1), scores.nonmembers.swapaxes(0, 1)
     views = [
         _mean([_placements(*fold) for fold in zip(*view, strict=True)])
-        for view in zip(
-            scores.members.swapaxes(0, 1), scores.nonmembers.swapaxes(0, 1), strict=True
-        )
+        for view in zip(*by_view, strict=True)
     ]
     return max(views, key=lambda view: view.value) if worst else _mean(views)
 
@@ -291,9 +280,8 @@ def _auc(placed: _Placed) -> Estimate:
 
 
 def _figure(metric: Metric, value: float, reach: float) -> Estimate:
-    return Estimate(
-        metric, value, (max(metric.low, value - reach), min(metric.high, value + reach))
-    )
+    low, high = max(metric.low, value - reach), min(metric.high, value + reach)
+    return Estimate(metric, value, (low, high))
 
 
 def _quantile(tests: int) -> float:
