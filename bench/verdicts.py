@@ -35,6 +35,7 @@ from pfedul.audit.judge.findings import (
     accuses,
 )
 from pfedul.audit.judge.paired_test import Scores, paired_test
+from pfedul.audit.judge.rules import VerdictRules
 from pfedul.audit.judge.verdict import judge
 
 Array = NDArray[np.float64]
@@ -211,12 +212,12 @@ def simulate(oracles: int, samples: int, between: float, audits: int) -> Tally:
 
 def _verdict(tests: Iterable[Test]) -> Verdict:
     every = list(tests)
-    return judge([test.finding() for test in every], oracles=len(every[0].oracles))
+    return judge(VerdictRules([test.finding() for test in every], len(every[0].oracles)))
 
 
 def _count_oracle(tally: Tally, tests: list[Test]) -> None:
     findings = [test.finding() for test in tests]
-    verdict = judge(findings, oracles=len(tests[0].oracles))
+    verdict = judge(VerdictRules(findings, len(tests[0].oracles)))
     tally.accused += accuses(verdict)
     tally.passed += verdict.verdict == FORGOTTEN
     tally.undecided += verdict.verdict == NOT_ENOUGH

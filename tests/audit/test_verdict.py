@@ -20,6 +20,7 @@ from pfedul.audit.judge.findings import (
     passes,
 )
 from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
+from pfedul.audit.judge.rules import VerdictRules
 from pfedul.audit.judge.verdict import judge
 
 
@@ -53,8 +54,8 @@ def after_the_fact(one):
     return replace(one, test=replace(one.test, **blank))
 
 
-def words(*findings, oracles=4, **more):
-    return judge(findings, oracles=oracles, target="client-05", **more)
+def words(*findings, oracles=4, untested=None, **more):
+    return judge(VerdictRules(findings, oracles, "client-05", **more), untested)
 
 
 SOUND = Guard(figure(KL_FROM_ORACLE, 0.1, 0.01), (0.05, 0.1))

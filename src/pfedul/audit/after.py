@@ -148,10 +148,16 @@ FROM_RUN = "run"
 
 def brought_data(run: Run, targets: Sequence[str], given: Sequence[str]) -> dict[str, ClientData]:
     """The targets' samples, from `[ID=]FILE.npz` each, or from the run's own data set."""
-    if list(given) == [FROM_RUN]:
-        return {target: _from_run(run, target) for target in targets}
-    files = _files(targets, given)
-    return {target: _in_form(run, read_parts(files[target])) for target in targets}
+    if list(given) != [FROM_RUN]:
+        files = _files(targets, given)
+        return {target: _in_form(run, read_parts(files[target])) for target in targets}
+    for target in targets:
+        if target not in run.known_data:
+            raise PfedulError(
+                f"The data set of this run has no samples of '{target}' any more; bring them with "
+                "--target-data FILE.npz."
+            )
+    return {target: run.known_data[target] for target in targets}
 
 
 def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
@@ -165,15 +171,6 @@ def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
                 f"--target-data {FROM_RUN} where the run's own data set still has them."
             )
     return {target: Path(named[target]) for target in targets}
-
-
-def _from_run(run: Run, target: str) -> ClientData:
-    if target not in run.known_data:
-        raise PfedulError(
-            f"The data set of this run has no samples of '{target}' any more; bring them with "
-            "--target-data FILE.npz."
-        )
-    return run.known_data[target]
 
 
 def _in_form(run: Run, data: ClientData) -> ClientData:

@@ -75,7 +75,7 @@ class View:
 
 
 Pair = tuple[Array, Array]
-"""Scores of members and of non-members."""
+"""Something of members and of non-members: scores, losses or features."""
 
 
 @dataclass(frozen=True)

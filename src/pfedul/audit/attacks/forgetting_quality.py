@@ -24,9 +24,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.arrays import Array, two_model_sets
+from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
 from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import stratified_bootstrap
 
@@ -39,8 +39,6 @@ DELTA = 1e-5
 LARGEST_EPSILON = 50.0
 _BUCKET = 0.5
 _NARROW = 0.01
-
-Counts = NDArray[np.int64]
 
 
 def forgetting_attack(
@@ -101,14 +99,14 @@ def double_thresholds(unlearned: Array, retrained: Array) -> Errors:
     edges = np.append(values, np.inf)
     first, last = np.triu_indices(len(edges), k=1)
 
-    def between(kind: Array) -> Counts:
+    def between(kind: Array) -> Whole:
         below = _counts_below(kind, edges)
         return below[last] - below[first]
 
     return 1 - between(narrow) / len(narrow), between(wide) / len(wide)
 
 
-def _counts_below(values: Array, cuts: Array) -> Counts:
+def _counts_below(values: Array, cuts: Array) -> Whole:
     return np.searchsorted(np.sort(values), cuts, side="left")
 
 

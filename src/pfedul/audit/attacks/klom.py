@@ -33,10 +33,9 @@ _LARGEST_MARGIN = 100.0
 _EMPTY_BIN = 1e-5
 
 
-def klom_attack(
-    unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20, seed: int = 0, draws: int = 2000
-) -> Estimate:
+def klom_attack(unlearned: Array, oracles: Array, draws: int = 2000, seed: int = 0) -> Estimate:
     """The 95th percentile of `klom`; its interval is over samples, with these very models."""
+    bins = bins_for(min(len(unlearned), len(oracles)))
     values = np.sort(klom(unlearned, oracles, bins))
     interval = stratified_bootstrap([values], _percentile, seed, draws)
     return Estimate(KLOM, _percentile(values), interval)
@@ -80,17 +79,12 @@ def _divergence(ours: Array, theirs: Array) -> Array:
     return np.maximum(sums, 0.0)
 
 
-def _population(unlearned: Array, oracles: Array, draws: int) -> Estimate:
-    bins = bins_for(min(len(unlearned), len(oracles)))
-    return klom_attack(unlearned, oracles, bins=bins, draws=draws)
-
-
 KLOM_ATTACK = Attack(
     name="klom",
     title="KLoM",
     summary="divergence of margins between unlearned models and oracles, worst samples",
     paper="Georgiev et al., ICLR 2025, arXiv 2410.23232",
-    population=_population,
+    population=klom_attack,
     fewest=FEWEST_MODELS,
     everywhere=True,
 )

@@ -23,13 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, half_places, halves
-from pfedul.audit.attacks.base import Attack, Estimate, View, averaged
+from pfedul.audit.attacks.base import Attack, Estimate, Pair, View, averaged
 from pfedul.audit.attacks.roc import share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_estimate
-
-Group = tuple[Array, Array]
-"""Features of members and of non-members."""
 
 
 def logistic_attack(
@@ -53,7 +50,7 @@ def logistic_scores(
     nonmember_logits: ArrayLike,
     nonmember_labels: ArrayLike,
     seed: int = 0,
-) -> tuple[Array, Array]:
+) -> Pair:
     """For each member and non-member, as given, its percentile among the scores of its half.
 
     Halves depend on seed and counts alone: models that answer the same samples in the
@@ -79,13 +76,13 @@ def features(logits: ArrayLike, labels: ArrayLike) -> Array:
     return np.stack([signal(logits, labels) for signal in signals], axis=1)
 
 
-def _judge(fit: Group, tried: Group, seed: int, draws: int) -> Estimate:
+def _judge(fit: Pair, tried: Pair, seed: int, draws: int) -> Estimate:
     score = _fitted(fit)
     return accuracy_estimate(score(tried[0]) > 0, score(tried[1]) <= 0, seed, draws)
 
 
-def _fitted(group: Group) -> Callable[[Array], Array]:
-    """A function from features to scores; above 0 means member."""
+def _fitted(group: Pair) -> Callable[[Array], Array]:
+    """From features of members and of non-members a function to scores; above 0 means member."""
     from sklearn.linear_model import LogisticRegression  # takes a second: only where it is used
 
     both = np.concatenate(group)

@@ -24,6 +24,7 @@ from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures
 from pfedul.audit.judge.findings import Finding, Guard, TriggerFinding, Verdict, passes
 from pfedul.audit.judge.paired_test import paired_test
+from pfedul.audit.judge.rules import VerdictRules
 from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.judge.verdict import judge
 
@@ -126,7 +127,7 @@ class Examiner:
     ) -> Verdict:
         """The verdict on a model, against all oracles of the case unless others are given."""
         against = self.case.oracles if oracles is None else oracles
-        return judge(
+        rules = VerdictRules(
             self.findings(model, against),
             oracles=len(against),
             target=self.case.target,
@@ -134,8 +135,8 @@ class Examiner:
             ulira=ulira,
             backdoor=self.backdoor(model, against),
             held_out=held_out,
-            untested=untested,
         )
+        return judge(rules, untested)
 
     def _guard(self, model: Answers, oracles: Sequence[Answers]) -> Guard:
         """How far the model's answers to other people's test samples are from the oracles'."""

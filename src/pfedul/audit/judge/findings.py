@@ -89,13 +89,8 @@ class Verdict:
 
     def as_json(self) -> dict[str, str | list[str]]:
         """As in the evidence document."""
-        return {
-            "verdict": self.verdict,
-            "sentence": self.sentence,
-            "reasons": list(self.reasons),
-            "limits": list(self.limits),
-            "needed": list(self.needed),
-        }
+        lists = {name: list(getattr(self, name)) for name in ("reasons", "limits", "needed")}
+        return {"verdict": self.verdict, "sentence": self.sentence, **lists}
 
 
 def passes(verdict: Verdict, held_out: bool = False) -> bool:

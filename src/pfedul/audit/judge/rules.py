@@ -32,6 +32,7 @@ not enough evidence.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pfedul.audit.attacks import ATTACKS
@@ -61,13 +62,13 @@ STANDARD_ORACLES = 4
 class VerdictRules:
     """All that is known of a model, and the rules."""
 
-    findings: tuple[Finding, ...]
+    findings: Sequence[Finding]
     oracles: int
-    target: str
-    guard: Guard | None
-    ulira: Estimate | None
-    backdoor: TriggerFinding | None
-    held_out: tuple[Verdict, ...]
+    target: str = "the client"
+    guard: Guard | None = None
+    ulira: Estimate | None = None
+    backdoor: TriggerFinding | None = None
+    held_out: Sequence[Verdict] = ()
 
     def verdict(self) -> str:
         if self.oracles < FEWEST_ORACLES or not self.findings:

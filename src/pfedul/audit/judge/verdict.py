@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.base import Estimate
@@ -39,19 +39,8 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-def judge(
-    findings: Sequence[Finding],
-    *,
-    oracles: int,
-    target: str = "the client",
-    guard: Guard | None = None,
-    ulira: Estimate | None = None,
-    backdoor: TriggerFinding | None = None,
-    held_out: Sequence[Verdict] = (),
-    untested: Mapping[str, str] | None = None,
-) -> Verdict:
-    """The verdict on one model, by the rules of rules.py; `untested` is surface -> why not."""
-    rules = VerdictRules(tuple(findings), oracles, target, guard, ulira, backdoor, tuple(held_out))
+def judge(rules: VerdictRules, untested: Mapping[str, str] | None = None) -> Verdict:
+    """The verdict on one model; `untested` is surface -> why not."""
     verdict = rules.verdict()
     return Verdict(
         verdict=verdict,
