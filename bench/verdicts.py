@@ -26,16 +26,16 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.audit.judge.findings import (
+from pfedul.audit.judge.paired_test import Scores, paired_test
+from pfedul.audit.judge.rules import (
     FORGOTTEN,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     Finding,
     Verdict,
+    VerdictRules,
     accuses,
 )
-from pfedul.audit.judge.paired_test import Scores, paired_test
-from pfedul.audit.judge.rules import VerdictRules
 from pfedul.audit.judge.verdict import judge
 
 Array = NDArray[np.float64]

@@ -10,17 +10,17 @@ from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.checks import KL_FROM_ORACLE, TRIGGER_SUCCESS
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
-from pfedul.audit.judge.findings import (
+from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
+from pfedul.audit.judge.rules import (
     VERDICTS,
     Finding,
     Guard,
     TriggerFinding,
     Verdict,
+    VerdictRules,
     accuses,
     passes,
 )
-from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
-from pfedul.audit.judge.rules import VerdictRules
 from pfedul.audit.judge.verdict import judge
 
 

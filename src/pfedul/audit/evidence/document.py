@@ -19,8 +19,8 @@ from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
 from pfedul.audit.evidence import measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
-from pfedul.audit.judge.findings import Finding
 from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.rules import Finding
 from pfedul.audit.models import Retrained
 from pfedul.base.threads import one_core
 from pfedul.evaluation import preservation

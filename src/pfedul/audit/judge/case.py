@@ -22,9 +22,8 @@ from pfedul.audit.attacks.base import Estimate, averaged
 from pfedul.audit.attacks.checks import backdoor_attack
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures
-from pfedul.audit.judge.findings import Finding, Guard, TriggerFinding, Verdict, passes
 from pfedul.audit.judge.paired_test import paired_test
-from pfedul.audit.judge.rules import VerdictRules
+from pfedul.audit.judge.rules import Finding, Guard, TriggerFinding, Verdict, VerdictRules, passes
 from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.judge.verdict import judge
 

@@ -6,21 +6,24 @@ from collections.abc import Iterable, Mapping
 
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.base import Estimate
-from pfedul.audit.judge.findings import (
+from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.rules import (
+    FEWEST_ORACLES,
     FORGOTTEN,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     NOTHING_TO_FORGET,
     OVER_FORGOTTEN,
     PARTLY,
+    STANDARD_ORACLES,
     TOLERATED_DISTANCE,
     Finding,
     Guard,
     TriggerFinding,
     Verdict,
+    VerdictRules,
+    samples_factor,
 )
-from pfedul.audit.judge.paired_test import PairedTest
-from pfedul.audit.judge.rules import FEWEST_ORACLES, STANDARD_ORACLES, VerdictRules, samples_factor
 
 SURFACES: Mapping[str, str] = {
     "remaining": "the remaining clients' models",
