@@ -1,7 +1,6 @@
 """A rehearsal leaves the run as it was, foretells the removal to the bit, and says so in JSON."""
 
 import json
-import os
 import re
 import shlex
 
@@ -24,11 +23,6 @@ KEYS = {
     *("outcome", "verdict", "surfaces", "tests", "measures", "controls", "roc", "distributions"),
     *("relearn", "distance", "backdoor", "preservation", "cost"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.ask.samples import AuditSamples
-from pfedul.audit.judge.findings import Verdict
+from pfedul.audit.judge.rules import Verdict
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.compare.cells import CellResult
