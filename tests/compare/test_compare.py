@@ -18,13 +18,14 @@ from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.methods import RECORD
 from helpers.toys import tensor_digests
-from pfedul.compare import Comparison, compare, worker
-from pfedul.compare.cells import cells_of, options_of, seeds_of, with_budget
+from pfedul.compare import worker
+from pfedul.compare.cells import Comparison, cells_of, options_of, seeds_of, with_budget
+from pfedul.compare.comparison import compare
 from pfedul.compare.document import leaks, method_rows, stored_bytes
-from pfedul.compare.dots import dots_of
 from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
 from pfedul.compare.process import CellTask, Children, child_of, listen, threads_for
+from pfedul.compare.scatter import dots_of
 from pfedul.errors import PfedulError
 from pfedul.unlearn.base import Needs
 from pfedul.unlearn.methods import METHODS

@@ -55,9 +55,8 @@ def compare(
     has what earlier calls found about the same clients.
     """
     # Imported here: this takes a second that other commands do not need.
-    from pfedul.compare import Comparison
-    from pfedul.compare import compare as run_comparison
-    from pfedul.compare.cells import cells_of, seeds_of
+    from pfedul.compare.cells import Comparison, cells_of, seeds_of
+    from pfedul.compare.comparison import compare as run_comparison
     from pfedul.compare.page import check_writable, write_pages
     from pfedul.terminal.compare import progress
 

@@ -7,19 +7,10 @@ from pathlib import Path
 
 from pfedul.audit.ask.surfaces import SURFACES
 from pfedul.base.text import counted, readable, sentence
+from pfedul.compare import tables
 from pfedul.compare.folder import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, SCATTER_FILE, write_json
-from pfedul.compare.scatter import save_scatter, scatter_figure
-from pfedul.compare.tables import (
-    attack_tables,
-    cost_table,
-    forgetting_table,
-    has_spread,
-    notes_on,
-    references_table,
-    setting,
-    surfaces_in,
-    who,
-)
+from pfedul.compare.scatter import TITLE, save_scatter, scatter_figure
+from pfedul.compare.tables import setting, who
 from pfedul.report.blocks import Block, Code, FactList, Gallery, Items, Page, Section, Text
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
@@ -55,7 +46,7 @@ def write_pages(document: Json, folder: Path) -> dict[str, Path]:
 def comparison_page(document: Json) -> Page:
     """The page in parts that do not depend on a format."""
     sections = (
-        Section("picture", "Forgetting against preservation", (_picture(document), Text(_READING))),
+        Section("picture", TITLE, (_picture(document), Text(_READING))),
         Section("table", "All methods", _methods(document)),
         Section("surfaces", "What attacks reach, by surface", _surfaces(document)),
         Section("references", "What they are measured against", _references(document)),
@@ -85,7 +76,11 @@ _READING = (
 
 
 def _picture(document: Json) -> Gallery:
-    bars = "; bars are the standard deviation over them" if has_spread(document["methods"]) else ""
+    bars = (
+        "; bars are the standard deviation over them"
+        if tables.has_spread(document["methods"])
+        else ""
+    )
     caption = (
         f"Every method at the mean over its seeds{bars}. Methods are numbered as in the legend; "
         "numbers in a row belong to marks that touch, from left to right. The same picture is in "
@@ -95,8 +90,8 @@ def _picture(document: Json) -> Gallery:
 
 
 def _methods(document: Json) -> tuple[Block, ...]:
-    notes = [Text(sentence(note)) for note in notes_on(document["methods"])]
-    return forgetting_table(document), *notes, cost_table(document)
+    notes = [Text(sentence(note)) for note in tables.notes_on(document["methods"])]
+    return tables.forgetting_table(document), *notes, tables.cost_table(document)
 
 
 def _surfaces(document: Json) -> tuple[Block, ...]:
@@ -104,10 +99,10 @@ def _surfaces(document: Json) -> tuple[Block, ...]:
     known = {surface.name: surface for surface in SURFACES}
     facts = tuple(
         (name, f"{known[name].title}: {known[name].summary}")
-        for name in surfaces_in(document)
+        for name in tables.surfaces_in(document)
         if name in known
     )
-    return Text(_ABOUT_SURFACES), FactList(facts), *attack_tables(document)
+    return Text(_ABOUT_SURFACES), FactList(facts), *tables.attack_tables(document)
 
 
 _ABOUT_SURFACES = (
@@ -117,7 +112,7 @@ _ABOUT_SURFACES = (
 
 
 def _references(document: Json) -> tuple[Block, ...]:
-    return references_table(document), Text(_ABOUT_ORACLES, "note")
+    return tables.references_table(document), Text(_ABOUT_ORACLES, "note")
 
 
 _ABOUT_ORACLES = (
