@@ -56,7 +56,6 @@ def up(run: Path, **options: Any) -> Output:
 
 
 def _as_json(run: Path, deployment: Deployment) -> dict[str, Any]:
-    """A deployment as plain data."""
     return {
         "run": str(run),
         "folder": str(deployment.layout.folder),

@@ -14,8 +14,9 @@ from pfedul.cli.parts import Output, command
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.records.exact import rank_agreement
+from pfedul.report.material import applies
 from pfedul.report.sections.layers import save_plan, save_score_map
-from pfedul.store.audits import best_audit, differences, read_audits
+from pfedul.store.audits import best_audit, read_audits
 from pfedul.store.copies import obsolete_folders
 from pfedul.terminal import removal
 from pfedul.terminal.audit import print_carried_over
@@ -132,15 +133,14 @@ def forget(
         audits = read_audits(federation.store.ledger)
     result = outcome.as_json()
     audit = best_audit(audits, result)
-    changes = [] if audit is None else differences(audit.evidence, result)
-    applies = None if audit is None else {"holds": not changes, "differences": changes}
+    carried_over = applies(result, audit)
 
     def show() -> None:
         removal.print_outcome(result)
-        if audit is not None:
-            print_carried_over(audit.evidence, changes)
+        if audit is not None and carried_over is not None:
+            print_carried_over(audit.evidence, carried_over["differences"])
 
-    return Output({**result, "rehearsal": applies}, show)
+    return Output({**result, "rehearsal": carried_over}, show)
 
 
 def _dry_run(

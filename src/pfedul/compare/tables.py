@@ -224,7 +224,6 @@ def cells(row: Json) -> dict[str, str]:
 
 
 def _titled(row: Json, columns: Columns) -> dict[str, str]:
-    """Some columns of a row by their titles."""
     texts = cells(row)
     return {title: texts[name] for name, (title, _) in columns.items()}
 

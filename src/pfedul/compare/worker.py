@@ -116,7 +116,6 @@ def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
 
 
 def main() -> None:
-    """Carry out one task."""
     line, _ = as_child()
     task: CellTask = pickle.loads(line.recv_bytes())
     line.send(carry_out(task, lambda *stage: line.send(stage)))

@@ -111,7 +111,6 @@ _WRAPPED = {"method": 24, "verdict": 19}
 def _width(
     rows: Sequence[Mapping[str, str]], names: Sequence[str], limits: Mapping[str, int]
 ) -> int:
-    """Width of these columns with the gaps between them."""
     widest = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
     return sum(min(widest[name], limits.get(name, widest[name])) + 2 for name in names) + 1
 

@@ -62,7 +62,6 @@ def print_trained(status: Json, before: int) -> None:
 
 
 def print_status(status: Json) -> None:
-    """The state of a run."""
     active = [client for client in status["clients"] if client["status"] == "active"]
     choices = ", ".join(status[key] for key in ("personalization", "data", "model"))
     line(f"{status['run']}  {choices}")
