@@ -62,11 +62,6 @@ def found(start):
     return folder, document
 
 
-def test_a_list_of_methods_is_read_with_its_options():
-    labels = [cell.label for cell in cells_of(["none, fine-tune:rounds=2,ascent=3,pfedul"], [None])]
-    assert labels == ["none", "fine-tune:rounds=2,ascent=3", "pfedul"]
-
-
 def test_all_is_every_method_and_its_variants():
     labels = {cell.label for cell in cells_of(["all"], [None])}
     assert labels >= {method.name for method in METHODS}
@@ -331,11 +326,6 @@ def test_what_knot_keeps_is_that_of_the_run_it_branched_from(tmp_path):
     stored = {row["label"]: row["bytes_stored"] for row in document["methods"]}
     assert len(checkpoints) > 0
     assert stored == {"knot": model + sum(checkpoints), "none": 0}
-
-
-def test_a_method_without_a_budget_keeps_its_options():
-    cell = cells_of(["none"], [None])[0]
-    assert with_budget(cell, [cell], {}) is cell.options
 
 
 def test_the_command_prints_a_table_and_json(tmp_path):

@@ -45,11 +45,12 @@ def write_pages(document: Json, folder: Path) -> dict[str, Path]:
 
 def comparison_page(document: Json) -> Page:
     """The page in parts that do not depend on a format."""
+    references, about = tables.references_table(document), Text(_ABOUT_ORACLES, "note")
     sections = (
         Section("picture", TITLE, (_picture(document), Text(_READING))),
         Section("table", "All methods", _methods(document)),
         Section("surfaces", "What attacks reach, by surface", _surfaces(document)),
-        Section("references", "What they are measured against", _references(document)),
+        Section("references", "What they are measured against", (references, about)),
         Section("notes", "What the methods said, and what failed", tuple(_notes(document))),
         Section("repeat", "How to repeat it", _repeat(document)),
     )
@@ -109,10 +110,6 @@ _ABOUT_SURFACES = (
     "A surface is a place from which an attacker can look for the forgotten client. An AUC of 0.5 "
     "is a coin toss; what counts is the difference to the oracles, in brackets."
 )
-
-
-def _references(document: Json) -> tuple[Block, ...]:
-    return tables.references_table(document), Text(_ABOUT_ORACLES, "note")
 
 
 _ABOUT_ORACLES = (

@@ -83,14 +83,15 @@ class Material:
     @staticmethod
     def of(material: Json) -> Material:
         """From the plain data of `read_material`."""
-        return Material(
-            run=material.get("run") or {},
-            settings=material.get("settings") or "",
-            request=material.get("request") or {},
-            evidence=material.get("evidence") or {},
-            clients=material.get("clients") or {},
-            applies=material.get("applies"),
-        )
+        empty: dict[str, Any] = {
+            "run": {},
+            "settings": "",
+            "request": {},
+            "evidence": {},
+            "clients": {},
+        }
+        parts = {name: material.get(name) or nothing for name, nothing in empty.items()}
+        return Material(**parts, applies=material.get("applies"))
 
     @property
     def targets(self) -> tuple[str, ...]:
