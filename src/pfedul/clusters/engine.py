@@ -25,11 +25,7 @@ class ClusteredEngine:
         self._clusters = clusters
 
     def run(
-        self,
-        task: Task,
-        clients: Sequence[str],
-        shared: Tensors,
-        locate_personal: LocatePersonal,
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
     ) -> Generator[Reply, None, None]:
         clusters = self._clusters()
         if not clusters.view(shared, 1):

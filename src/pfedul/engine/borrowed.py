@@ -22,11 +22,7 @@ class BorrowedEngine:
         self._seed = seed
 
     def run(
-        self,
-        task: Task,
-        clients: Sequence[str],
-        shared: Tensors,
-        locate_personal: LocatePersonal,
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
     ) -> Generator[Reply, None, None]:
         seed = self._seed if task.seed is None else task.seed
         return self._lender.run(replace(task, seed=seed), clients, shared, locate_personal)

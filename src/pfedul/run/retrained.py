@@ -20,7 +20,6 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from pfedul.protocol import Workbench
 from pfedul.run.assembly import reseeded
 from pfedul.run.opening import first_rows, first_state
 from pfedul.run.run import Run
-from pfedul.run.training import train
+from pfedul.run.training import Progress, train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
@@ -118,19 +117,17 @@ def open_recipe(
     usual = _settings(run.settings, recipe.seed, wanted, recipe.record)
     settings = replace(usual, **recipe.changes)
     bench = reseeded(run.bench, recipe.seed, recipe.clients)
-    start = lend(run.engine, recipe.seed)
     same = settings.clusters == run.settings.clusters
     clusters = run.clusters if same else Clusters(settings.clusters)
     store = _store(recipe, settings, bench, clusters)
-    made = Run(store, settings, bench, start=start)
+    made = Run(store, settings, bench, start=lend(run.engine, recipe.seed))
+
+    def report(at: Progress) -> None:
+        if progress is not None:
+            progress((at.round - 1) * at.clients + at.replies)
+
     try:
-        told = progress or (lambda _: None)
-        train(
-            made,
-            wanted,
-            lambda at: told((at.round - 1) * at.clients + at.replies),
-            evaluated=False,
-        )
+        train(made, wanted, report, evaluated=False)
     except BaseException:
         made.close()
         raise
@@ -139,11 +136,7 @@ def open_recipe(
 
 def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
     """A start function for a federation that uses another federation's engine."""
-    return partial(_borrow, engine, seed)
-
-
-def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
-    return BorrowedEngine(engine, seed)
+    return lambda _bench: BorrowedEngine(engine, seed)
 
 
 def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:

@@ -73,11 +73,7 @@ class FlowerEngine:
         self._deadline, self._on_traffic = deadline, on_traffic
 
     def run(
-        self,
-        task: Task,
-        clients: Sequence[str],
-        shared: Tensors,
-        locate_personal: LocatePersonal,
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
     ) -> Generator[Reply, None, None]:
         """Ask all that are connected at once, hand the replies back in order."""
         traffic = Traffic()
