@@ -46,6 +46,11 @@ class AppOptions:
             raise PfedulError("Say where the run folder is: -c 'run=\"/absolute/path\"'.")
 
     @property
+    def path(self) -> Path:
+        """The run folder."""
+        return Path(self.run).expanduser().resolve()
+
+    @property
     def clients(self) -> list[str]:
         """The clients that the action is about."""
         return [name.strip() for name in self.client.split(",") if name.strip()]

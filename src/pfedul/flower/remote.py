@@ -14,7 +14,7 @@ from typing import Any
 
 from pfedul.base.tensors import read_tensors
 from pfedul.data.checks import check_ids
-from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
+from pfedul.engine.flower.grid import FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
@@ -54,7 +54,7 @@ WAIT_SECONDS = 1.0
 
 def open_or_create(server: FlowerServer, asked: dict[str, Any]) -> Federation:
     """The federation of the run folder; a new one with the nodes that are there."""
-    path = Path(server.options.run).expanduser().resolve()
+    path = server.options.path
     if (path / LEDGER_FILE).is_file():
         return open_remote(server, path, asked)
     if server.options.action != "train":
@@ -116,13 +116,16 @@ def _engine(
         row = traffic_row(task.action, task.number, clients, asdict(traffic))
         store.ledger.write([row])
 
-    about = Federated(
+    return FlowerEngine(
+        server.grid,
         str(store.ledger.meta("federation")),
         fixed(settings),
         cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
         lambda client: data_digest(store.ledger, client),
+        nodes,
+        server.options.reply_deadline,
+        note,
     )
-    return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 
 
 def _first_settings(server: FlowerServer, asked: dict[str, Any]) -> Settings:

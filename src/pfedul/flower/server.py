@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
@@ -66,7 +65,7 @@ def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
     """Do what is asked for; returns what the command line prints as JSON."""
     options = server.options
     if options.action == "status":
-        return read_status(_run_path(options))
+        return read_status(options.path)
     settings = asked if options.action == "train" else {}
     with open_or_create(server, settings) as federation:
         return _noted(federation, options, lambda: _act(server, federation, asked))
@@ -114,11 +113,7 @@ def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) ->
     if options.action == "evaluate":
         return federation.evaluate().as_json()
     federation.train(asked.get("rounds"), _progress(server))
-    return read_status(_run_path(options))
-
-
-def _run_path(options: AppOptions) -> Path:
-    return Path(options.run).expanduser().resolve()
+    return read_status(options.path)
 
 
 def _catch_up(server: FlowerServer, federation: Federation) -> list[str]:
@@ -142,7 +137,7 @@ def _progress(server: FlowerServer) -> Callable[[Progress], None]:
 
 def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Finish the server's side first; then the target's own folder, if it can be reached."""
-    layout = DeploymentPaths(_run_path(server.options))
+    layout = DeploymentPaths(server.options.path)
     refuse_links(layout.folder)
     outcome = federation.forget(*server.options.clients, **asked)
     confirm_erasures(server, federation)

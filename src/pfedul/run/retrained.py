@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,10 +25,10 @@ from typing import Any
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensorfile import digest
+from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.engine import Engine
-from pfedul.engine.borrowed import BorrowedEngine
-from pfedul.protocol import Workbench
+from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 from pfedul.run.assembly import reseeded
 from pfedul.run.opening import first_rows, first_state
 from pfedul.run.run import Run
@@ -132,6 +132,27 @@ def open_recipe(
         made.close()
         raise
     return made
+
+
+class BorrowedEngine:
+    """Runs tasks on the lender with another seed; closing it leaves the lender running.
+
+    Workers and data then exist only once, however many federations an audit trains.
+    """
+
+    def __init__(self, lender: Engine, seed: int) -> None:
+        self.in_process = lender.in_process
+        self._lender = lender
+        self._seed = seed
+
+    def run(
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
+    ) -> Generator[Reply, None, None]:
+        seed = self._seed if task.seed is None else task.seed
+        return self._lender.run(replace(task, seed=seed), clients, shared, locate_personal)
+
+    def close(self) -> None:
+        """Nothing to close: the lender is still in use."""
 
 
 def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:

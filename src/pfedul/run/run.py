@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from pfedul.base.tensors import Tensors
-from pfedul.clusters.engine import ClusteredEngine
-from pfedul.clusters.layout import read_clusters
+from pfedul.clusters.layout import ClusteredEngine, read_clusters
 from pfedul.data import ClientData
 from pfedul.engine import start_engine
 from pfedul.errors import PfedulError
