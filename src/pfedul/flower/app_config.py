@@ -99,11 +99,7 @@ def _unknown(key: str) -> str:
 def rows() -> list[dict[str, str]]:
     """A table of the app's own keys, for the docs."""
     return [
-        {
-            "key": _key(spec.name),
-            "default": str(spec.default),
-            "meaning": spec.metadata["help"],
-        }
+        {"key": _key(spec.name), "default": str(spec.default), "meaning": spec.metadata["help"]}
         for spec in fields(AppOptions)
     ]
 

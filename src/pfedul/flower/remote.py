@@ -97,8 +97,9 @@ def create_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Fe
     if settings.clusters > 1:
         raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
     shared = read_tensors(bench.build_model(), bench.split.shared)
-    rows = [*run_rows(), settings_row(settings), *_rows_of(found), *traffic]
-    rows += run_facts(shape, classes)
+    rows = [*run_rows(), settings_row(settings), *(client_row(node.member, 0) for node in found)]
+    rows += [row for node in found for row in binding_rows(node.member.client, node.key)]
+    rows += [*traffic, *run_facts(shape, classes)]
     store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
     return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
 
@@ -205,11 +206,6 @@ def _agree(found: Sequence[Introduced]) -> tuple[tuple[int, ...], int]:
                 f"and {node.shape} at {node.member.client}; make them alike."
             )
     return first.shape, max(node.classes for node in found)
-
-
-def _rows_of(found: Sequence[Introduced]) -> list[Statement]:
-    rows = [client_row(node.member, 0) for node in found]
-    return rows + [row for node in found for row in binding_rows(node.member.client, node.key)]
 
 
 def wait_for_nodes(server: FlowerServer, federation: Federation) -> list[str]:

@@ -12,11 +12,7 @@ from pfedul.store.tables import Member, client_row, member_of
 
 
 def admit(
-    run: Run,
-    client: str,
-    again: bool,
-    member: Member | None = None,
-    also: Sequence[Statement] = (),
+    run: Run, client: str, again: bool, member: Member | None = None, also: Sequence[Statement] = ()
 ) -> None:
     """See `Federation.admit`.
 

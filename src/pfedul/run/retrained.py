@@ -173,12 +173,11 @@ def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clust
 
 def replies_left(run: Run, recipes: Collection[Recipe]) -> int:
     """How many client replies are still needed to finish training these federations."""
-    left = 0
-    for recipe in recipes:
-        rounds = run.rounds - rounds_done(recipe)
-        asked = max(1, round(run.settings.participation * len(recipe.clients)))
-        left += max(0, rounds) * asked
-    return left
+    share = run.settings.participation
+    return sum(
+        max(0, run.rounds - rounds_done(recipe)) * max(1, round(share * len(recipe.clients)))
+        for recipe in recipes
+    )
 
 
 def rounds_done(recipe: Recipe) -> int:

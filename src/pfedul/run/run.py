@@ -18,16 +18,7 @@ from pfedul.data import ClientData
 from pfedul.engine import start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
-from pfedul.protocol import (
-    Check,
-    Engine,
-    OnRefusal,
-    OnReply,
-    Refusal,
-    Reply,
-    Task,
-    Workbench,
-)
+from pfedul.protocol import Check, Engine, OnRefusal, OnReply, Refusal, Reply, Task, Workbench
 from pfedul.run.personal import InRunFolder, WithClients
 from pfedul.server.checks import Rules, check_figures
 from pfedul.server.round import Ask, ask_clients

@@ -18,12 +18,7 @@ from pfedul.store.folder import uninterrupted
 from pfedul.store.ledger import Statement
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
 from pfedul.store.requests import unfinished
-from pfedul.store.tables import (
-    clients_seen,
-    evaluation_rows,
-    refusal_rows,
-    round_rows,
-)
+from pfedul.store.tables import clients_seen, evaluation_rows, refusal_rows, round_rows
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from pfedul.flower.deployment.processes import DeploymentRecord, read_record, wr
 from pfedul.store.folder import own_errors
 from pfedul.version import __version__
 
-DEADLINE = 60.0
 _POLL = 0.25
 _PORT_SECONDS = 3.0
 
@@ -42,7 +41,7 @@ class UpOptions:
     host: str | None = None
     port: int = 0
     data_root: Path | None = None
-    deadline: float = DEADLINE
+    deadline: float = 60.0
 
 
 @dataclass(frozen=True)
