@@ -25,8 +25,8 @@ from pfedul.protocol import OnStage, Refusal, Reply, Task
 from pfedul.run.retrained import Recipe, lend, open_recipe, replies_left, rounds_done
 from pfedul.run.run import Run
 from pfedul.run.training import compute_round
-from pfedul.server.asking import Ask, ask_clients
 from pfedul.server.checks import check_layout
+from pfedul.server.round import Ask, ask_clients
 from pfedul.store.copies import TWIN_COPY, sealed_copy
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.requests import unfinished
