@@ -46,10 +46,7 @@ def size_in_bytes(tensors: Tensors) -> int:
 
 def wide(tensor: Tensor) -> Tensor:
     """The tensor in single precision or better; the same object if it is already."""
-    return tensor if tensor.dtype in _WIDE else tensor.to(wide_type(tensor))
-
-
-_WIDE = (torch.float32, torch.float64)
+    return tensor.to(wide_type(tensor))
 
 
 def wide_type(tensor: Tensor) -> torch.dtype:
@@ -97,8 +94,6 @@ def part_of(tensors: Tensors, part: str) -> Tensors:
     Copies, because the last bit of what is computed depends on where in memory a tensor
     begins, and that differs between messages, notes and tensors that were just made.
     """
-    start, found = f"{part}/", {}
-    for name, tensor in tensors.items():
-        if name.startswith(start):
-            found[name.removeprefix(start)] = tensor.clone()
-    return found
+    start = f"{part}/"
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(start)}
+    return {name.removeprefix(start): tensor.clone() for name, tensor in own.items()}

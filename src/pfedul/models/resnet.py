@@ -66,7 +66,9 @@ class ResNet18(nn.Module):
         self.layer4 = _stage(4 * width, 8 * width, 2, norm)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(8 * width, classes)
-        _initialise_convolutions(self)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def features(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
@@ -83,16 +85,15 @@ class ResNet18(nn.Module):
         groups = {"conv1": ["conv1", "bn1"]}
         for name, module in self.named_modules():
             if isinstance(module, BasicBlock):
-                groups |= _block_groups(name, module)
+                # The shortcut belongs to the first convolution: both read the same input.
+                shortcut = [] if module.downsample is None else [f"{name}.downsample"]
+                groups[f"{name}.conv1"] = [f"{name}.conv1", f"{name}.bn1", *shortcut]
+                groups[f"{name}.conv2"] = [f"{name}.conv2", f"{name}.bn2"]
         return groups | {"fc": ["fc"]}
 
 
 def resnet18(
-    classes: int = 10,
-    channels: int = 3,
-    stem: str = "cifar",
-    width: int = 64,
-    norm: str = "batch",
+    classes: int = 10, channels: int = 3, stem: str = "cifar", width: int = 64, norm: str = "batch"
 ) -> ResNet18:
     """ResNet-18 for images of any size; `stem="imagenet"` with 1000 classes is torchvision's."""
     check_classes(classes)
@@ -131,21 +132,6 @@ def _stage(inputs: int, outputs: int, stride: int, norm: str) -> nn.Sequential:
 def _downsample(inputs: int, outputs: int, stride: int, norm: str) -> nn.Sequential:
     convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
     return nn.Sequential(convolution, normalisation(norm, outputs))
-
-
-def _block_groups(name: str, block: BasicBlock) -> dict[str, list[str]]:
-    """The shortcut belongs to the block's first convolution: both read the same input."""
-    shortcut = [] if block.downsample is None else [f"{name}.downsample"]
-    return {
-        f"{name}.conv1": [f"{name}.conv1", f"{name}.bn1", *shortcut],
-        f"{name}.conv2": [f"{name}.conv2", f"{name}.bn2"],
-    }
-
-
-def _initialise_convolutions(model: nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def _build(input_shape: Sequence[int], classes: int, options: ResNet18Options) -> nn.Module:

@@ -10,9 +10,9 @@ from pfedul.store.tables import (
     digest_of,
     first_round_of,
     joined_before,
+    mean_digest,
     participants_of,
     repaired_by,
-    round_row,
 )
 
 
@@ -43,5 +43,4 @@ class History:
     def shared_is_last_mean(self) -> bool:
         """Whether the shared tensors are the mean of the last round: no request changed them."""
         ledger = self.run.store.ledger
-        last = round_row(ledger, self.run.rounds)
-        return digest_of(ledger, SHARED_FILE) == last.shared_sha256
+        return digest_of(ledger, SHARED_FILE) == mean_digest(ledger, self.run.rounds)
