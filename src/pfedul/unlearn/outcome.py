@@ -17,9 +17,8 @@ from pfedul.store.requests import (
     not_recalibrated,
 )
 
-EVALUATION, ERASURE = "evaluation", "erasure"
-"""Stages that are not a part of a method: one measures accuracies, the other is the same work for
-every method."""
+EVALUATION, ERASURE, AUDIT = "evaluation", "erasure", "audit"
+"""Stages that are not a part of a method: two measure, erasure is the same work for every method."""
 
 
 @dataclass
@@ -70,7 +69,8 @@ class Outcome:
     models on their own test samples. `state_sha256_after` covers all shared and personal tensors
     after the removal (`Store.state_digest`). `rounds` counts global rounds: those of the method,
     and repair rounds if there were any. `erased_at_client` says, for targets that kept their
-    personal tensors themselves, whether they confirmed the erasure.
+    personal tensors themselves, whether they confirmed the erasure. `audit` is what was measured
+    of the forgetting itself (docs/json.md); None if that was left out.
     """
 
     request: int
@@ -92,6 +92,7 @@ class Outcome:
     erased_at_client: Mapping[str, str] = field(default_factory=dict)
     state_sha256_after: str = ""
     bytes_uploaded: int = 0
+    audit: Mapping[str, Any] | None = None
 
     @staticmethod
     def from_json(

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
 from pfedul.audit.ask.samples import AuditSamples, labels_of, together
@@ -79,18 +78,18 @@ def _through_own_part(
 
 def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """A regression on the features of the remaining clients, asked about the targets' samples."""
-    model = bench.build_model()
-    load_tensors(model, state.shared, newcomer_part(bench, state))
-    known, features = labels_of(samples.fitting), _features(bench, model, samples.asked)
-    rule = _fitted(_features(bench, model, samples.fitting), known)
+    known, features = labels_of(samples.fitting), features_of(bench, state, samples.asked)
+    rule = _fitted(features_of(bench, state, samples.fitting), known)
     classes = int(max(labels_of(samples.asked).max(), known.max())) + 1
     answers = np.full((len(features), classes), _ABSENT)
     answers[:, rule[-1].classes_] = np.maximum(rule.predict_log_proba(features), _ABSENT)
     return (samples.view("probe", answers),)
 
 
-def _features(bench: Workbench, model: nn.Module, samples: TensorSamples) -> Array:
+def features_of(bench: Workbench, state: State, samples: TensorSamples) -> Array:
     """What the head is given; the model's answers where it goes on after its head."""
+    model = bench.build_model()
+    load_tensors(model, state.shared, newcomer_part(bench, state))
     found = head_features(bench, model, samples)
     if found is None:
         return logits_of(model, samples)

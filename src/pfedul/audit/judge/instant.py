@@ -10,8 +10,8 @@ number of rows (Holm), at 5 % in all before and after. Failing to see something 
    smaller beyond chance, by a tenth at least.
 2. An AUC after the removal below 1/2: over-forgotten.
 3. Not enough evidence, if there was a leak before and what is left of it cannot be bounded:
-   the interval of the share left, over all surfaces, must end below `MOST_LEFT`; and on each
-   surface that leaked before, below `MOST_LEFT_EACH`, or the interval of the AUC after below
+   the interval of the share left must end below `MOST_LEFT`, over all surfaces and on each that
+   leaked before; on a single surface it is enough if the interval of the AUC after ends below
    1/2 + `SMALL_LEAK`.
 4. Without a leak before: nothing measurable to forget if on every surface a leak of `NOTABLE_LEAK`
    would have been seen with 80 % probability, else not enough evidence.
@@ -43,10 +43,8 @@ from pfedul.audit.judge.rules import (
     PARTLY,
 )
 
-MOST_LEFT = 1 / 3
-"""Of the leak over all surfaces, at the upper end of the interval."""
-MOST_LEFT_EACH = 1 / 2
-"""Of the leak of one surface, likewise."""
+MOST_LEFT = 1 / 2
+"""Of a leak, at the upper end of the interval of what is left."""
 SMALL_LEAK = 0.05
 """In AUC; what is left of a surface's leak may be that much, whatever the share."""
 
@@ -94,7 +92,7 @@ class Row:
     @property
     def bounded(self) -> bool:
         small = self.after.interval[1] < NO_LEAK + SMALL_LEAK
-        return small or (self.left is not None and self.left[1][1] < MOST_LEFT_EACH)
+        return small or (self.left is not None and self.left[1][1] < MOST_LEFT)
 
     @property
     def finding(self) -> str:
@@ -201,7 +199,7 @@ def compare(before: Seen, after: Seen, draw: Draw) -> Instant:
     corrected = zip(*(holm(column) for column in zip(*tests, strict=True)), strict=True)
     return Instant(
         [
-            Row(*place, *pair, *p_values, smallest_visible(pair[1], len(pairs)))
+            Row(place[0], place[1], *pair, *p_values, smallest_visible(pair[1], len(pairs)))
             for place, pair, p_values in zip(before, pairs, corrected, strict=True)
         ]
     )
