@@ -1,11 +1,9 @@
 """Budgeted retraining: retraining that is stopped at the CPU time that pFedUL would use.
 
-A control for what speed is worth: if training from scratch for as long does as well, nothing
-was gained. Rounds are of one local epoch; when the rest of the budget is less than a round, each
-client trains on as many batches as fit. What clients and batches take is found out by a few
-short rounds that are thrown away, and corrected by every round that was really trained. These
-trials are not paid for, nor are making the folder of the new federation and reading it back:
-pFedUL has nothing of the kind, and the question is what training could do in its time.
+A control for what speed is worth. Rounds are of one local epoch; when the rest of the budget is
+less than a round, each client trains on as many batches as fit. What clients and batches take is
+estimated by a few short rounds that are thrown away and not counted, and corrected by every round
+that was really trained.
 
 CPU time is measured, so the same request does not end with the same bits, and a killed
 one starts over. `rounds` and `steps` in place of a budget make it repeatable.
@@ -24,7 +22,7 @@ import numpy as np
 from pfedul.base.options import option
 from pfedul.errors import PfedulError
 from pfedul.personalization.local import count_batches
-from pfedul.protocol import Reply, RoundResult, Task
+from pfedul.protocol import Reply, Task
 from pfedul.run.retrained import open_recipe
 from pfedul.run.run import Run
 from pfedul.run.training import participants, play_round
@@ -34,16 +32,13 @@ from pfedul.store.paths import SHARED_FILE
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.retrain import as_failure_of, count, recipe_of, result_of
-from pfedul.unlearn.pfedul.method import check_record, make_plan
+from pfedul.unlearn.pfedul.method import check_record, plan_for
 from pfedul.unlearn.pfedul.result import PlanOptions
 
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """`times` pFedUL's CPU time, which is measured on the spot unless `cpu_seconds` gives it.
-
-    `rounds` of one epoch and one more of `steps` batches, in place of a budget.
-    """
+    """A multiple of pFedUL's CPU time, or rounds and batches in place of a budget."""
 
     times: float = option(1.0, "Multiple of pFedUL's CPU time.", above=0)
     cpu_seconds: float | None = option(
@@ -85,7 +80,7 @@ class Training:
         """One more round: an epoch, or the first `steps` batches of one."""
         clients, before = self.next_clients(), self.ctx.account.meter.spent().cpu_seconds
         result = play_round(self.made, clients, epochs=1, steps=steps)
-        self.ctx.account.meter.elsewhere += self._elsewhere(result)
+        self.ctx.account.meter.elsewhere += sum(map(self.made.cpu_elsewhere, result.accepted))
         self.ctx.account.refused |= {refusal.client for refusal in result.refused}
         count(self.ctx, self.made, 1, len(clients), len(result.accepted))
         self._note(clients, steps, self.ctx.account.meter.spent().cpu_seconds - before)
@@ -109,14 +104,10 @@ class Training:
             steps=steps,
         )
         store.stage(SHARED_FILE, result.shared)
-        spent = self.ctx.account.meter.spent().cpu_seconds - before + self._elsewhere(result)
-        self._note(clients, steps, spent)
+        spent = self.ctx.account.meter.spent().cpu_seconds - before
+        elsewhere = sum(map(made.cpu_elsewhere, result.accepted))
+        self._note(clients, steps, spent + elsewhere)
         store.drop()
-
-    def _elsewhere(self, result: RoundResult) -> float:
-        """CPU seconds of other processes."""
-        inside = self.made.engine.in_process
-        return 0.0 if inside else sum(reply.cpu_seconds for reply in result.accepted)
 
     def _note(self, clients: Sequence[str], steps: int | None, cpu_seconds: float) -> None:
         batches = sum(min(size, steps or size) for size in self.sizes(clients))
@@ -211,7 +202,7 @@ def _cost_of_pfedul(ctx: Context) -> float:
 
     with ctx.account.meter.paused():
         started = time.process_time()
-        plan = make_plan(ctx, PlanOptions(seed=ctx.seed))
+        plan = plan_for(run, ctx.targets, PlanOptions(seed=ctx.seed))
         corrected = ctx.finite(plan.apply(ctx.shared))
         for reply in run.ask(task, ctx.remaining, corrected, check, on_reply=book):
             run.personal_place.stage(reply)

@@ -5,14 +5,7 @@ they are not recognised, and the remaining clients compute an ordinary update; t
 targets' update is projected onto what is orthogonal to all of the others', given
 its old length again, and applied. Post-training then lets the remaining clients
 train on, without the part of their updates along the way back to the old model.
-
-What differs from the published code. Its pseudo-inverse leaves small singular
-values as they are, where they must become zero, and works in single precision; ours
-is in double. Its README's rate of 1e-6 makes post-training stand still; ours is a
-share of the training rate. It weighs clients alike, ours by samples as everywhere.
-Its 100 + 100 rounds are meant for 2000 rounds of training: 10 + 10 here, or
-forgetting would take longer than retraining. Normalisation statistics stand still,
-so all gradients are of one and the same function; the authors' models have none.
+Normalisation statistics do not move, so all gradients are of one and the same function.
 """
 
 from __future__ import annotations
@@ -39,11 +32,7 @@ NOTHING_LEFT = 1e-6
 
 @dataclass(frozen=True)
 class OSDOptions:
-    """`rounds` of unlearning at rate `lr`, then `recovery` rounds at `recovery_lr`.
-
-    Both rates are shares of that of training. Without its momentum, a share of one is
-    still a fraction of an ordinary step.
-    """
+    """Unlearning, then recovery; without momentum a rate of 1 is less than an ordinary step."""
 
     rounds: int = option(10, "Rounds of unlearning.", at_least=1)
     lr: float = option(1.0, "Rate of unlearning, as a share of that of training.", above=0)

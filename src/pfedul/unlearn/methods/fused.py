@@ -3,10 +3,7 @@
 Zhong et al., CVPR 2025, arXiv 2502.20709. One round finds the critical layers (eq. 11
 to 13): each client trains once from the shared tensors as they are, and layers are put
 in order of how far they then moved. On the first of them an adapter is trained by the
-remaining clients, everything else frozen. Unlike the published code the layers are found
-and not written down in advance, the sparse adapter of the paper is available as well as the code's
-LoRA, means are weighted, and normalisation statistics stand still. Personal tensors are
-never candidates, and stay as they are.
+remaining clients, everything else frozen.
 
 The result is merged: a run that kept the frozen tensors next to the adapter would still
 hold the target, for whoever drops the adapter. `pfedul.adapters` has the reversible pair.
@@ -43,12 +40,7 @@ from pfedul.unlearn.training import (
 
 @dataclass(frozen=True)
 class FusedOptions:
-    """`layers` at most have an adapter, trained for `rounds` of `epochs`.
-
-    `adapter`: `sparse` with a `density`, or `lora` with a `rank`. `cli`: who trains in the
-    round that finds the layers, all or remaining. `measure`: a layer's move is the sum
-    over its entries (the paper) or the mean. `lr`: that of training unless given.
-    """
+    """The adapter, how its layers are found, and how it is trained."""
 
     layers: int = option(4, "Layers with an adapter, at most.", at_least=1)
     rounds: int = option(10, "Rounds of training of the adapter.", at_least=1)

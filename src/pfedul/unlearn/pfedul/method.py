@@ -28,13 +28,8 @@ from pfedul.unlearn.pfedul.sources import (
 
 
 def unlearn(ctx: Context, options: PlanOptions) -> Result:
-    plan = make_plan(ctx, options)
+    plan = plan_for(ctx.run, ctx.targets, options)
     return Result(plan.apply(ctx.shared), plan=plan, notes=plan.notes)
-
-
-def make_plan(ctx: Context, options: PlanOptions) -> Plan:
-    """The plan for the targets of a request."""
-    return plan_for(ctx.run, ctx.targets, options)
 
 
 def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
@@ -73,10 +68,6 @@ def check_record(ctx: Context, options: PlanOptions) -> None:
         raise PfedulError(why_no_record(ctx.run, name))
 
 
-def check(ctx: Context, options: PlanOptions) -> None:
-    check_record(ctx, options)
-
-
 PFEDUL = Method(
     name="pfedul",
     summary="correct the shared layers that the targets shaped most",
@@ -95,5 +86,5 @@ PFEDUL = Method(
     ),
     needs=Needs(records=("fisher", "contributions"), trained=False),
     does=Does(recalibrates=True, plans=True),
-    check=check,
+    check=check_record,
 )

@@ -1,14 +1,9 @@
 """Mimir: as ZeroFU, with prompts in the place of label distributions.
 
-IEEE Transactions on Mobile Computing 2025, doi 10.1109/TMC.2025.3570018, by the same
-team; no public code, after an independent re-implementation. It differs from ZeroFU in
-two points: what makes features a client's own is a prompt, and the generator also looks
-for inputs on which outputs differ (L_F + beta L_K). The paper's text names T_F in L_K where
-it describes a transfer from T_R; it is T_R here.
-
-Mimir trains prompts, and the module that makes them, with the federation. Runs here have
-none: each client, the target too, fits one factor for each feature to its own samples,
-everything else frozen, when the request comes. So this Mimir is not free of data.
+IEEE Transactions on Mobile Computing 2025, doi 10.1109/TMC.2025.3570018, after an independent
+re-implementation. What makes features a client's own is a prompt, and the generator also looks
+for inputs on which outputs differ (L_F + beta L_K). Each client, the target too, fits one factor
+for each feature to its own samples when the request comes, so this Mimir is not free of data.
 """
 
 from __future__ import annotations
@@ -36,10 +31,7 @@ from pfedul.unlearn.training import SharedTraining, options_from, settings_of
 
 @dataclass(frozen=True)
 class MimirOptions(DistilOptions):
-    """As `DistilOptions`; `condition`: prompt, or none; prompts are fitted for `prompt_epochs`.
-
-    `prompt_lr`: that of training unless given.
-    """
+    """As `DistilOptions`, and how prompts are fitted."""
 
     gen_obj: str = option("lf+kd", "What the generator looks for.", choices=("lf", "lf+kd"))
     condition: str = option(

@@ -1,15 +1,11 @@
 """ZeroFU: a student forgets on generated inputs, without anybody's samples.
 
-IJCAI 2025, pp. 6588-6596. There is no public code; this follows an independent
-re-implementation that cites the paper's equations. A generator draws inputs on which the
-student's features and the target's differ most, and the student pulls its own toward them
-(L_F) while it keeps the outputs (L_K) and attention maps (L_att) of the model as it was.
+IJCAI 2025, pp. 6588-6596, after an independent re-implementation. A generator draws inputs on
+which the student's features and the target's differ most, and the student pulls its own toward
+them (L_F) while it keeps the outputs (L_K) and attention maps (L_att) of the model as it was.
 
-Personalised: the student is the shared part alone. The original draws it at random and
-serves one remaining client; frozen personal parts cannot be fitted by a random basis of
-features, so it starts from the shared tensors as they are and is distilled through
-the personal parts of all remaining clients in turn. Runs are trained without ZeroFU's
-condition module: label distributions enter by a fixed gate (`distillation.gates`).
+Personalised: the student is the shared part alone, starts from the shared tensors as they are and
+is distilled through the personal parts of all remaining clients in turn.
 """
 
 from __future__ import annotations
