@@ -23,7 +23,7 @@ from pfedul.protocol import ClientResult
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.distillation.lens import lens_on
-from pfedul.unlearn.methods.distillation.options import DistilOptions
+from pfedul.unlearn.methods.distillation.loop import DistilOptions
 from pfedul.unlearn.methods.distillation.run import DISTIL, distilled, head_name, input_like, notes
 from pfedul.unlearn.methods.distillation.run import check as check_run
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of

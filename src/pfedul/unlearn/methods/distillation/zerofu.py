@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pfedul.base.options import option
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
-from pfedul.unlearn.methods.distillation.options import DistilOptions
+from pfedul.unlearn.methods.distillation.loop import DistilOptions
 from pfedul.unlearn.methods.distillation.run import DISTIL, distilled, label_gates, notes
 from pfedul.unlearn.methods.distillation.run import check as check_run
 
