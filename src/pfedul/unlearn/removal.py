@@ -28,7 +28,6 @@ from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.erasure import erase
-from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
 from pfedul.unlearn.outcome import ERASURE, Outcome
@@ -149,7 +148,7 @@ def _remove(removal: Removal) -> None:
 
 def _unlearn(removal: Removal) -> tuple[Context, Result]:
     """What the method makes of the shared tensors."""
-    method = METHODS.parse(removal.options.method)[0]
+    method = removal.options.entry
     own = removal.options.method_options(removal.run.settings.seed)
     ctx, stages = context_of(removal), removal.stages
     stage = "plan" if method.does.plans else "unlearning"
@@ -243,10 +242,9 @@ def _refuse_ruin(removal: Removal, before: Mapping[str, float], after: Mapping[s
     """Divergence need not show in the tensors: large values overflow when they are used."""
     answering = set(removal.remaining) - removal.stages.silent
     if before and answering and not after:
-        name = METHODS.parse(removal.options.method)[0].name
         raise MethodFailed(
-            f"The method '{name}' diverged: with its result no remaining client has finite "
-            "figures. The run is as it was; try smaller steps, or another method."
+            f"The method '{removal.options.entry.name}' diverged: with its result no remaining "
+            "client has finite figures. The run is as it was; try smaller steps, or another method."
         )
 
 

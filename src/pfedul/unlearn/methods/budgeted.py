@@ -68,6 +68,11 @@ class Training:
     batches: int = 0
     seen: list[MeasuredRound] = field(default_factory=list)
 
+    @property
+    def used(self) -> float:
+        """CPU seconds so far."""
+        return self.ctx.account.meter.spent().cpu_seconds
+
     def next_clients(self) -> list[str]:
         return participants(self.made, self.made.rounds + 1)
 
@@ -78,36 +83,27 @@ class Training:
 
     def round(self, steps: int | None = None) -> None:
         """One more round: an epoch, or the first `steps` batches of one."""
-        clients, before = self.next_clients(), self.ctx.account.meter.spent().cpu_seconds
+        clients, before, account = self.next_clients(), self.used, self.ctx.account
         result = play_round(self.made, clients, epochs=1, steps=steps)
-        self.ctx.account.meter.elsewhere += sum(map(self.made.cpu_elsewhere, result.accepted))
-        self.ctx.account.refused |= {refusal.client for refusal in result.refused}
+        account.meter.elsewhere += sum(map(self.made.cpu_elsewhere, result.accepted))
+        account.refused |= {refusal.client for refusal in result.refused}
         count(self.ctx, self.made, 1, len(clients), len(result.accepted))
-        self._note(clients, steps, self.ctx.account.meter.spent().cpu_seconds - before)
+        self._note(clients, steps, self.used - before)
         self.batches += self.seen[-1].batches
         self.whole += steps is None
         self.short += steps is not None
 
     def try_out(self, clients: Sequence[str], steps: int | None) -> None:
         """A round with a few of the clients that leaves nothing but what it cost."""
-        made, store = self.made, self.made.store
-        rules = replace(made.rules(), min_replies=1)
-        before = self.ctx.account.meter.spent().cpu_seconds
+        made, before = self.made, self.used
+        rules, stage = replace(made.rules(), min_replies=1), made.personal_place.stage
         result = run_round(
-            made.ask,
-            made.rounds + 1,
-            clients,
-            made.shared,
-            rules,
-            made.personal_place.stage,
-            epochs=1,
-            steps=steps,
+            made.ask, made.rounds + 1, clients, made.shared, rules, stage, epochs=1, steps=steps
         )
-        store.stage(SHARED_FILE, result.shared)
-        spent = self.ctx.account.meter.spent().cpu_seconds - before
+        made.store.stage(SHARED_FILE, result.shared)
         elsewhere = sum(map(made.cpu_elsewhere, result.accepted))
-        self._note(clients, steps, spent + elsewhere)
-        store.drop()
+        self._note(clients, steps, self.used - before + elsewhere)
+        made.store.drop()
 
     def _note(self, clients: Sequence[str], steps: int | None, cpu_seconds: float) -> None:
         batches = sum(min(size, steps or size) for size in self.sizes(clients))
@@ -141,9 +137,8 @@ def _train(training: Training, options: BudgetOptions) -> str:
     usual = _cost_of_pfedul(ctx) if options.cpu_seconds is None else options.cpu_seconds
     budget = options.times * usual
     spend(training, budget)
-    used = ctx.account.meter.spent().cpu_seconds
     asked = f"a budget of {budget:.3g} CPU seconds ({options.times:g} x {usual:.3g})"
-    return f"{asked}, of which {used:.3g} were used: {training.words()}"
+    return f"{asked}, of which {training.used:.3g} were used: {training.words()}"
 
 
 def _train_fixed(training: Training, rounds: int, steps: int) -> None:
@@ -160,7 +155,7 @@ def spend(training: Training, budget: float) -> None:
         learn_prices(training)
     while True:
         sizes = training.sizes(training.next_clients())
-        left, prices = budget - ctx.account.meter.spent().cpu_seconds, fitted_prices(training.seen)
+        left, prices = budget - training.used, fitted_prices(training.seen)
         whole = prices.of_round(sizes) <= left
         steps = None if whole else prices.most_steps(sizes, left)
         if steps == 0:

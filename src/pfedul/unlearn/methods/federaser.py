@@ -25,8 +25,7 @@ from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
-_TINY = 1e-12
-"""An update of no length has no direction either, and is left as it is."""
+_TINY = 1e-12  # an update of no length has no direction either, and is left as it is
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,8 @@ def unlearn(ctx: Context, options: FedEraserOptions) -> Result:
 
 
 def _lengths_of_all(ctx: Context) -> dict[str, Lengths]:
-    found = {client: ctx.record(read_lengths, client) for client in ctx.remaining}
-    return {client: own for client, own in found.items() if own is not None}
+    lengths = {client: ctx.record(read_lengths, client) for client in ctx.remaining}
+    return {client: own for client, own in lengths.items() if own is not None}
 
 
 def _first_round(ctx: Context) -> Tensors:

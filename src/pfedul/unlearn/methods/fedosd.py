@@ -61,8 +61,7 @@ def unlearned(ctx: Context, options: OSDOptions) -> tuple[Tensors, list[float]]:
         moved = ctx.tied({**shared, **moved})
         return {**moved, HEALTH: torch.cat([health, torch.tensor([share]).double()])}
 
-    none_yet = torch.zeros(0, dtype=torch.float64)
-    state = {**ctx.shared, HEALTH: none_yet}
+    state = {**ctx.shared, HEALTH: torch.zeros(0, dtype=torch.float64)}
     shared, health = _parts(ctx.steps("unlearning", options.rounds, state, step))
     return shared, health.tolist()
 
@@ -80,8 +79,7 @@ def updates(ctx: Context, shared: Tensors, rate: float, epochs: int) -> tuple[Te
     start = flat(shared, ctx.parameters)
     how = {"epochs": epochs, "lr": rate, "momentum": 0.0, "statistics": False}
     total, samples = torch.zeros(len(start), dtype=torch.float64), 0
-    asked = ctx.ask("train-shared", ctx.targets, shared, {**how, "objective": "unlearn"})
-    for reply in asked:
+    for reply in ctx.ask("train-shared", ctx.targets, shared, {**how, "objective": "unlearn"}):
         total += (start - flat(reply.shared, ctx.parameters)).to(torch.float64) * reply.samples
         samples += reply.samples
     replies = ctx.ask("train-shared", ctx.remaining, shared, how, same_round=True)

@@ -104,10 +104,6 @@ def _notes(ctx: Context, recorded: Sequence[str], total: Total) -> tuple[str, ..
     return tuple(notes)
 
 
-def check(ctx: Context, _options: FedRecoveryOptions) -> None:
-    ctx.require_record("sums")
-
-
 FEDRECOVERY = Method(
     name="fedrecovery",
     summary="subtract a weighted mean of what the target changed in each round",
@@ -122,5 +118,5 @@ FEDRECOVERY = Method(
     ),
     options=FedRecoveryOptions,
     needs=Needs(records=("sums",)),
-    check=check,
+    check=lambda ctx, _options: ctx.require_record("sums"),
 )

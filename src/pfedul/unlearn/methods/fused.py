@@ -78,8 +78,7 @@ def candidates(ctx: Context) -> list[str]:
     Neither those of a normalisation nor biases, whatever their shape.
     """
     matrices = weight_matrices(ctx.model(), ctx.trained)
-    found = {name for names in matrices.values() for name in names}
-    return [name for name in ctx.trained if name in found]
+    return [name for name in ctx.trained if any(name in names for names in matrices.values())]
 
 
 def critical_layers(ctx: Context, options: FusedOptions) -> list[str]:
@@ -91,9 +90,8 @@ def critical_layers(ctx: Context, options: FusedOptions) -> list[str]:
 
 def moves(ctx: Context, options: FusedOptions) -> Tensors:
     """How far a round of training moves each candidate: Diff, the weighted mean over clients."""
-    clients = ctx.remaining
-    if options.cli == "all":
-        clients = tuple(sorted((*ctx.targets, *ctx.remaining)))
+    everybody = tuple(sorted((*ctx.targets, *ctx.remaining)))
+    clients = everybody if options.cli == "all" else ctx.remaining
     how = SharedTraining(ctx.settings.local_epochs, statistics=False)
 
     def step(_number: int, _state: Tensors) -> Tensors:
@@ -156,9 +154,8 @@ def train_adapter(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientRes
     options = options_from(AdapterTraining, how)
     values = {name: tensor.clone().requires_grad_() for name, tensor in extra.items()}
     with shared_model(job, statistics=False) as parameters, frozen(list(parameters.values())):
-        loss = _train_values(
-            job, options, {name: parameters[name].detach() for name in values}, values
-        )
+        base = {name: parameters[name].detach() for name in values}
+        loss = _train_values(job, options, base, values)
     return ClientResult({name: tensor.detach() for name, tensor in values.items()}, {"loss": loss})
 
 

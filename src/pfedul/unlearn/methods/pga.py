@@ -62,17 +62,15 @@ class PGAOptions:
 
 def unlearn(ctx: Context, options: PGAOptions) -> Result:
     uploads = _uploads(ctx)
-    idle = [target for target in ctx.targets if target not in uploads]
-    notes = [f"PGA: {', '.join(idle)} {_NO_UPLOAD}"] if idle else []
+    idle = ", ".join(target for target in ctx.targets if target not in uploads)
+    nothing = "took part in no round, so that there is nothing to take back"
+    notes = [f"PGA: {idle} {nothing}"] if idle else []
     if not uploads:
         return Result(ctx.shared, notes=tuple(notes))
     reference, why_not = reference_model(ctx, uploads)
     shared, reports = ascended(ctx, reference, uploads, options)
     notes += [*why_not, *reports]
     return Result(fine_tuned(ctx, shared, options.rounds, epochs=1), notes=tuple(notes))
-
-
-_NO_UPLOAD = "took part in no round, so that there is nothing to take back"
 
 
 def _uploads(ctx: Context) -> dict[str, tuple[int, Tensors]]:
@@ -83,15 +81,12 @@ def _uploads(ctx: Context) -> dict[str, tuple[int, Tensors]]:
 def reference_model(ctx: Context, uploads: Uploads) -> tuple[Tensors, list[str]]:
     """The last round without the targets, else the tensors as they are and the reason."""
     samples, of_all = last_round(ctx, uploads)
+    as_they_are = "PGA starts from the tensors as they are"
     if not samples:
-        return ctx.shared, [
-            "PGA starts from the tensors as they are: they are not the mean of a round that "
-            "the target took part in"
-        ]
+        why = "they are not the mean of a round that the target took part in"
+        return ctx.shared, [f"{as_they_are}: {why}"]
     if sum(samples.values()) == of_all:
-        return ctx.shared, [
-            "PGA starts from the tensors as they are: nobody else took part in the last round"
-        ]
+        return ctx.shared, [f"{as_they_are}: nobody else took part in the last round"]
     parts = [(count, uploads[target][1]) for target, count in samples.items()]
     return without_parts(ctx.shared, parts, of_all), []
 
@@ -122,12 +117,11 @@ def without_parts(shared: Tensors, parts: list[tuple[int, Tensors]], of_all: int
 
 def square_radius(ctx: Context, reference: Tensors) -> float:
     """A third of the mean squared distance to random models."""
-    names = ctx.trained
     distances = []
     for number in range(RANDOM_MODELS):
         seed = derive_seed(ctx.seed, "unlearn", ctx.request, "random model", number)
-        random = read_tensors(ctx.random_model(seed), names)
-        distances.append(square_distance(reference, random, names))
+        random = read_tensors(ctx.random_model(seed), ctx.trained)
+        distances.append(square_distance(reference, random, ctx.trained))
     return SHARE_OF_DISTANCE * sum(distances) / RANDOM_MODELS
 
 

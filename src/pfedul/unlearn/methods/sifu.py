@@ -123,10 +123,6 @@ def _limits(ctx: Context) -> Sequence[str]:
     return notes
 
 
-def check(ctx: Context, _options: SifuOptions) -> None:
-    ctx.require_record("psi")
-
-
 SIFU = Method(
     name="sifu",
     summary="back to the last model that the target hardly touched, noise, and rounds without it",
@@ -150,5 +146,5 @@ SIFU = Method(
     options=SifuOptions,
     needs=Needs(records=("psi",)),
     client=TRAIN_SHARED,
-    check=check,
+    check=lambda ctx, _options: ctx.require_record("psi"),
 )

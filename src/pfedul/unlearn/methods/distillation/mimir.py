@@ -24,8 +24,14 @@ from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.distillation.lens import lens_on
 from pfedul.unlearn.methods.distillation.loop import DistilOptions
-from pfedul.unlearn.methods.distillation.run import DISTIL, distilled, head_name, input_like, notes
-from pfedul.unlearn.methods.distillation.run import check as check_run
+from pfedul.unlearn.methods.distillation.run import (
+    DISTIL,
+    check,
+    distilled,
+    head_name,
+    input_like,
+    notes,
+)
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of
 
 
@@ -66,10 +72,6 @@ def fitted_prompts(ctx: Context, options: MimirOptions) -> dict[str, Tensor]:
         }
 
     return ctx.steps("prompts", 1, {}, step)
-
-
-def check(ctx: Context, _options: MimirOptions) -> None:
-    check_run(ctx, linear_head=False)
 
 
 # At a client: one factor for each feature under its head, everything else frozen
@@ -153,5 +155,5 @@ MIMIR = Method(
     options=MimirOptions,
     needs=Needs(target=True, spares_target=lambda options: options.condition == "none", local=True),
     client={**DISTIL, "fit-prompt": fit_prompt},
-    check=check,
+    check=lambda ctx, _options: check(ctx, linear_head=False),
 )

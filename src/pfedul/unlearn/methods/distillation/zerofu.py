@@ -16,8 +16,7 @@ from pfedul.base.options import option
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.distillation.loop import DistilOptions
-from pfedul.unlearn.methods.distillation.run import DISTIL, distilled, label_gates, notes
-from pfedul.unlearn.methods.distillation.run import check as check_run
+from pfedul.unlearn.methods.distillation.run import DISTIL, check, distilled, label_gates, notes
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,6 @@ class ZeroFUOptions(DistilOptions):
 def unlearn(ctx: Context, options: ZeroFUOptions) -> Result:
     gates = label_gates(ctx) if options.condition == "labeldist" else {}
     return Result(distilled(ctx, options, gates), notes=notes(ctx, options, gates))
-
-
-def check(ctx: Context, options: ZeroFUOptions) -> None:
-    check_run(ctx, linear_head=options.condition == "labeldist")
 
 
 ZEROFU = Method(
@@ -60,5 +55,5 @@ ZEROFU = Method(
     options=ZeroFUOptions,
     needs=Needs(target=True, spares_target=lambda options: options.condition == "none", local=True),
     client=DISTIL,
-    check=check,
+    check=lambda ctx, options: check(ctx, linear_head=options.condition == "labeldist"),
 )
