@@ -10,10 +10,9 @@ from pfedul.run.run import Run
 from pfedul.server.checks import check_work
 from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.pfedul.method import plan_for
+from pfedul.unlearn.pfedul.method import plan_for, stored_fisher, why_no_record
 from pfedul.unlearn.pfedul.result import Plan
 from pfedul.unlearn.pfedul.scores import layer_scores
-from pfedul.unlearn.pfedul.sources import stored_fisher, why_no_record
 
 
 def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:

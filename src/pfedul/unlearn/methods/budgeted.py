@@ -211,7 +211,7 @@ def check(ctx: Context, options: BudgetOptions) -> None:
     if options.fixed or options.cpu_seconds is not None:
         return
     try:
-        check_record(ctx, PlanOptions())
+        check_record(ctx.run, PlanOptions())
     except PfedulError as error:
         raise PfedulError(
             f"{str(error).rstrip('.')}; or give the budget that pFedUL's time would be: "
