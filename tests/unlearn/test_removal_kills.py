@@ -344,7 +344,7 @@ def test_a_hindrance_that_may_pass_leaves_the_request_pending(hindrance, start, 
                 patch.setattr(os, "fsync", full)
 
         away = ["c0", "c2", "c3"] if hindrance == "away" else []
-        words = "No space left" if hindrance == "disk" else "all are away"
+        words = "No space left" if hindrance == "disk" else "all of them are away"
         on_stage = hinder if hindrance == "disk" else None
         with pytest.raises(PfedulError, match=words):
             federation.forget(TARGET, away=away, on_stage=on_stage, **options)
