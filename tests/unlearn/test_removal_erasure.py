@@ -279,7 +279,7 @@ def test_the_retained_sum_is_without_a_client_that_is_forgotten_later(runs, tmp_
 
 
 def test_an_outcome_does_not_name_a_remaining_client_that_is_forgotten_later(runs, tmp_path):
-    """Single clients are rows of their own, so that they can be erased in turn."""
+    """Single clients are rows of their own, so they can be erased in turn."""
     run = copied(runs["fedper"], tmp_path / "run")
     with deep_again(run) as federation:
         federation.forget("c0", away=["c2"])

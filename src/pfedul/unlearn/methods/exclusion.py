@@ -28,7 +28,7 @@ def check(ctx: Context, _options: NoOptions) -> None:
     ctx.require_record("uploads")
     if not _of_last_round(ctx, ctx.remaining):
         raise PfedulError(
-            "Nobody but the targets took part in the last round, so that no mean is left without "
+            "Nobody but the targets took part in the last round, so no mean is left without "
             "them; train on, or choose another method."
         )
 

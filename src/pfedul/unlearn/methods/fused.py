@@ -126,7 +126,7 @@ def trained_values(
 def check(ctx: Context, _options: FusedOptions) -> None:
     if not candidates(ctx):
         raise PfedulError(
-            "None of the shared tensors is a matrix, so that there is nothing to put an adapter "
+            "None of the shared tensors is a matrix, so there is nothing to put an adapter "
             "on; choose another method ('pfedul methods')."
         )
 

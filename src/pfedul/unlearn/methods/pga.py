@@ -63,7 +63,7 @@ class PGAOptions:
 def unlearn(ctx: Context, options: PGAOptions) -> Result:
     uploads = _uploads(ctx)
     idle = ", ".join(target for target in ctx.targets if target not in uploads)
-    nothing = "took part in no round, so that there is nothing to take back"
+    nothing = "took part in no round, so there is nothing to take back"
     notes = [f"PGA: {idle} {nothing}"] if idle else []
     if not uploads:
         return Result(ctx.shared, notes=tuple(notes))
