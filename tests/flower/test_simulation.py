@@ -32,7 +32,7 @@ ENGINE = {"engine": "flower-simulation", "workers": 2}
 
 
 class Mixture:
-    """Every personalisation in one bench, so that one start of Ray is enough for all.
+    """Every personalisation in one bench, so one start of Ray is enough for all.
 
     A client's name says which is its own.
     """

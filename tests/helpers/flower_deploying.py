@@ -231,7 +231,7 @@ def kill_node(run: Path, name: str) -> None:
 
 
 def stop_node(run: Path, name: str) -> None:
-    """Let a node leave in an orderly way, so that the server knows."""
+    """Let a node leave in an orderly way, so the server knows."""
     record = record_of(run)
     process = record.find(name)
     assert process is not None

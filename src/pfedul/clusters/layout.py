@@ -160,14 +160,14 @@ def read_checkpoint(store: Store, cluster: int, number: int) -> Tensors:
     return store.read(checkpoint_file(cluster, number))
 
 
-def doomed_cluster_files(store: Store, clusters: Clusters, targets: Sequence[str]) -> list[str]:
+def obsolete_cluster_files(store: Store, clusters: Clusters, targets: Sequence[str]) -> list[str]:
     """Files to delete with these clients: their own, and all checkpoints that they influenced."""
-    doomed = [cluster_file(target) for target in targets]
+    obsolete = [cluster_file(target) for target in targets]
     for target in targets:
         first, cluster = first_round_of(store.ledger, target), clusters.number(target)
         known = _checkpoints(store, cluster) if first is not None and clusters.several else []
-        doomed += [checkpoint_file(cluster, n) for n in known if n > (first or 0)]
-    return doomed
+        obsolete += [checkpoint_file(cluster, n) for n in known if n > (first or 0)]
+    return obsolete
 
 
 def _checkpoints(store: Store, cluster: int) -> list[int]:

@@ -50,7 +50,7 @@ class InRunFolder:
             tensors = read_tensors(self._bench.build_model(), names)
             self._store.stage(personal_file(client), tensors)
 
-    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:  # noqa: ARG002
+    def leaving_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:  # noqa: ARG002
         """Further ledger rows about the targets for the commit of a removal."""
         return []
 
@@ -77,6 +77,6 @@ class WithClients:
     def stage_first(self, client: str) -> None:
         """Nothing to do: the client starts with the initial tensors that it is sent."""
 
-    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
+    def leaving_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
         """Bar the targets' nodes, and wait for them to confirm that they erased their folders."""
         return barring_rows(self._store.ledger, request, targets)

@@ -18,7 +18,17 @@ from pfedul.data import ClientData
 from pfedul.engine import start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
-from pfedul.protocol import Check, Engine, OnRefusal, OnReply, Refusal, Reply, Task, Workbench
+from pfedul.protocol import (
+    Accepted,
+    Check,
+    Engine,
+    OnRefusal,
+    OnReply,
+    Refusal,
+    Reply,
+    Task,
+    Workbench,
+)
 from pfedul.run.personal import InRunFolder, WithClients
 from pfedul.server.checks import Rules, check_figures
 from pfedul.server.round import Ask, ask_clients
@@ -116,7 +126,7 @@ class Run:
         """Write a refusal into the ledger at once."""
         self.store.ledger.write(refusal_rows(self.rounds, [refusal]))
 
-    def cpu_elsewhere(self, reply: Reply) -> float:
+    def cpu_elsewhere(self, reply: Reply | Accepted) -> float:
         """CPU seconds that a reply cost in other processes."""
         return 0.0 if self.engine.in_process else reply.cpu_seconds
 

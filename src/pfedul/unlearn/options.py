@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from pfedul.base.options import check_options, option, option_name
@@ -28,17 +28,19 @@ OF_PFEDUL = (
 """Options of pFedUL's plan, which other methods do not have."""
 
 
+def _as_in_plan(name: str) -> Any:
+    """A field with the default, help and limits of the plan's option of that name."""
+    spec = PlanOptions.__dataclass_fields__[name]
+    return field(default=spec.default, metadata=spec.metadata)
+
+
 @dataclass(frozen=True)
 class ForgetOptions:
     """The defaults are the paper's: Algorithm 1 with the settings of Section 4.1."""
 
     method: str = option("pfedul", "How to forget; see 'pfedul methods'.", registry=METHODS)
-    alpha: float = option(
-        0.5, "A layer is chosen above mean + alpha * deviation of the scores.", at_least=0
-    )
-    correction: str = option(
-        "paper", "How chosen layers are corrected, with its options.", registry=CORRECTIONS
-    )
+    alpha: float = _as_in_plan("alpha")
+    correction: str = _as_in_plan("correction")
     strength: float | None = option(
         None, "How far 'exclude' goes; 1: all the way.", above=0, at_most=1
     )
@@ -52,23 +54,11 @@ class ForgetOptions:
     toward: str | None = option(
         None, "Direction of 'trust-region': the paper's, or back.", choices=("away", "init")
     )
-    at_least: int = option(0, "Choose at least so many layers.", at_least=0)
-    scores: str = option(
-        "fisher", "'uniform': every layer, without attribution.", choices=("fisher", "uniform")
-    )
-    intensity: str = option(
-        "adaptive",
-        "'uniform': every chosen layer alike.",
-        choices=("adaptive", "uniform"),
-    )
-    layers: str = option(
-        "high",
-        "Which layers: as many low or random ones as are high, or all.",
-        choices=("high", "low", "random", "all"),
-    )
-    fisher_noise: float = option(
-        0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
-    )
+    at_least: int = _as_in_plan("at_least")
+    scores: str = _as_in_plan("scores")
+    intensity: str = _as_in_plan("intensity")
+    layers: str = _as_in_plan("layers")
+    fisher_noise: float = _as_in_plan("fisher_noise")
     recalibration_epochs: int | None = option(
         None,
         "Epochs of recalibration at the rate of training (2); without a number, 'exclude' "
@@ -94,13 +84,14 @@ class ForgetOptions:
         _check_form(self.method)
         check_options(self)
         self.correction_spec()
-        if not self._method.does.plans:
+        if not self.entry.does.plans:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
 
     @property
-    def _method(self) -> Method:
+    def entry(self) -> Method:
+        """The method, without its options."""
         return METHODS.parse(self.method)[0]
 
     def _refuse_plan_options(self) -> None:
@@ -118,14 +109,14 @@ class ForgetOptions:
     @property
     def records(self) -> tuple[str, ...]:
         """The records without which this removal cannot be done."""
-        if self._method.does.plans:
+        if self.entry.does.plans:
             return (self._correction.record,)
-        return self._method.needs.records
+        return self.entry.needs.records
 
     @property
     def excludes(self) -> bool:
         """Whether nothing that the targets sent is left in the shared parameters."""
-        if not self._method.does.plans or self._correction.record != "contributions":
+        if not self.entry.does.plans or self._correction.record != "contributions":
             return False
         strength: float = CORRECTIONS.parse(self.correction_spec())[1].strength
         return strength == 1
@@ -149,33 +140,23 @@ class ForgetOptions:
 
     def method_options(self, seed: int) -> Any:
         """The options of the method itself: pFedUL's are fields here, so they have flags."""
-        method, own = METHODS.parse(self.method)
-        return self.plan_options(seed) if method.does.plans else own
+        return self.plan_options(seed) if self.entry.does.plans else METHODS.parse(self.method)[1]
 
     def plan_options(self, seed: int) -> PlanOptions:
         """The options of the plan; `seed` is the run's, used if the request has none."""
-        return PlanOptions(
-            alpha=self.alpha,
-            correction=self.correction_spec(),
-            scores=self.scores,
-            intensity=self.intensity,
-            layers=self.layers,
-            at_least=self.at_least,
-            fisher_noise=self.fisher_noise,
-            seed=seed if self.seed is None else self.seed,
-        )
+        same = {spec.name: getattr(self, spec.name) for spec in fields(PlanOptions)}
+        same["seed"] = seed if self.seed is None else self.seed
+        return PlanOptions(**{**same, "correction": self.correction_spec()})
 
     def recalibration(self) -> Recalibration | None:
         """How remaining clients recalibrate; None if they do not."""
-        method = self._method
-        if self.no_recalibration or not (method.does.recalibrates or self.recalibrate):
-            return None
-        return self.refitting()
+        wanted = self.recalibrate or self.entry.does.recalibrates
+        return self.refitting() if wanted and not self.no_recalibration else None
 
     @property
     def resets_statistics(self) -> bool:
         """Whether shared normalisation statistics must be estimated again."""
-        return self._method.does.plans and self._correction.resets_statistics
+        return self.entry.does.plans and self._correction.resets_statistics
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""
@@ -184,7 +165,7 @@ class ForgetOptions:
     @property
     def _epochs(self) -> int | None:
         """None is thorough: see `Recalibration`."""
-        thorough = self._method.does.plans and self._correction.record == "contributions"
+        thorough = self.entry.does.plans and self._correction.record == "contributions"
         return self.recalibration_epochs or (None if thorough else PAPERS_EPOCHS)
 
     def as_json(self) -> dict[str, Any]:
@@ -193,7 +174,7 @@ class ForgetOptions:
         Options of the plan are left out if the method makes none.
         """
         values = {**asdict(self), "recalibration_epochs": self._epochs}
-        if not self._method.does.plans:
+        if not self.entry.does.plans:
             return {key: value for key, value in values.items() if key not in OF_PFEDUL}
         values = {key: value for key, value in values.items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}

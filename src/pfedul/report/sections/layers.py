@@ -12,7 +12,7 @@ from pfedul.errors import PfedulError
 from pfedul.report.blocks import Block, Gallery, Picture, Section, Table, Text
 from pfedul.report.material import Json, Material
 from pfedul.report.style import INK, SERIES
-from pfedul.unlearn.pfedul.plan import Plan
+from pfedul.unlearn.pfedul.result import Plan
 
 Paint = tuple[str, str, str]
 """The colours of chosen layers, of others, and of the threshold."""

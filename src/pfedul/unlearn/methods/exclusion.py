@@ -1,16 +1,15 @@
 """One-shot exclusion: the last round's mean again, without what the targets sent.
 
-A control, and the deep-model reading of MUFC's "drop the client's summary and run the
-server again" (Pan et al., ICLR 2023, which is about K-means). It is also the model that
-PGA starts from. Only the last round is undone; what the targets did in earlier ones is
-in everybody's upload. Clients that did not take part in the last round are not in its
-mean, here as there.
+A control, after MUFC (Pan et al., ICLR 2023, which is about K-means), and the model that PGA
+starts from. Only the last round is undone: what the targets did earlier is in everybody's upload.
 """
 
 from __future__ import annotations
 
 from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
+from pfedul.records.uploads import last_upload
 from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
@@ -18,11 +17,9 @@ from pfedul.unlearn.context import Context
 
 def unlearn(ctx: Context, _options: NoOptions) -> Result:
     mean = StreamingMean(dict(ctx.shared))
-    for client in _of_last_round(ctx, ctx.remaining):
-        upload = ctx.last_upload(client)
-        assert upload is not None
-        mean.add(upload[1], ctx.samples(client))
-    idle = set(ctx.targets) - set(_of_last_round(ctx, ctx.targets))
+    for client, upload in _of_last_round(ctx, ctx.remaining).items():
+        mean.add(upload, ctx.samples(client))
+    idle = set(ctx.targets) - _of_last_round(ctx, ctx.targets).keys()
     notes = [f"{name}: did not take part in the last round" for name in sorted(idle)]
     return Result(mean.result(), notes=tuple(notes))
 
@@ -31,15 +28,15 @@ def check(ctx: Context, _options: NoOptions) -> None:
     ctx.require_record("uploads")
     if not _of_last_round(ctx, ctx.remaining):
         raise PfedulError(
-            "Nobody but the targets took part in the last round, so that no mean is left without "
+            "Nobody but the targets took part in the last round, so no mean is left without "
             "them; train on, or choose another method."
         )
 
 
-def _of_last_round(ctx: Context, clients: tuple[str, ...]) -> list[str]:
-    found = {client: ctx.last_upload(client) for client in clients}
-    last = ctx.rounds
-    return [client for client, upload in found.items() if upload and upload[0] == last]
+def _of_last_round(ctx: Context, clients: tuple[str, ...]) -> dict[str, Tensors]:
+    """What each of these clients sent in the last round, if it took part in it."""
+    uploads = {client: ctx.record(last_upload, client) for client in clients}
+    return {c: upload[1] for c, upload in uploads.items() if upload and upload[0] == ctx.rounds}
 
 
 EXCLUSION = Method(

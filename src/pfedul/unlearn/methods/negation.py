@@ -1,15 +1,9 @@
 """NoT: turn the sign of the first shared layer, then let the remaining clients repair it.
 
-Khalil et al., CVPR 2025 (arXiv 2503.05657); no code of the authors was found. The
-pre-activations of the layer become their negatives, the largest change that leaves
-every norm as it was, so weight and bias change sign; a re-implementation turns the
-weight alone (`bias=False`). The first layer is the one that comes first when a
-sample passes through the model, never a normalisation.
-
-Nothing here is particular to the targets: what is forgotten is what re-training does
-not find again. Where what follows the layer is frozen (FedBN's normalisation
-expects the old sign), re-training may turn the sign back, which undoes it: the
-cosine between the layer before and after is noted.
+Khalil et al., CVPR 2025 (arXiv 2503.05657). The pre-activations of the layer become their
+negatives, the largest change that leaves every norm as it was. The first layer is the one that
+comes first when a sample passes through the model, never a normalisation. Re-training may turn
+the sign back, which undoes it: the cosine between the layer before and after is noted.
 """
 
 from __future__ import annotations
@@ -129,7 +123,7 @@ def _notes(layer: FirstLayer, before: Tensors, after: Tensors) -> tuple[str, ...
         f"{likeness:+.2f}: -1 is the negation as it was, toward +1 it was undone"
     ]
     if likeness > 0:
-        notes.append("NoT: re-training has turned the sign back, so that little was unlearned")
+        notes.append("NoT: re-training has turned the sign back, so little was unlearned")
     if layer.alone:
         notes.append("NoT: no other shared layer has a weight matrix to repair it with")
     return tuple(notes)

@@ -1,10 +1,7 @@
 """From a Fisher record to a plan: stages 1 and 2 of the paper (Eq. 6 to 11, Algorithm 1).
 
-Nothing here knows of a run folder, a server or an engine: plain dictionaries
-of tensors go in, a plan comes out, and nothing is changed on the way. With
-several targets their Fisher is summed, and so are scores and directions. After a
-removal the record has no target any more, so the next plan is made from the
-clients that remain.
+Nothing here knows of a run: plain dictionaries of tensors go in, a plan comes out, and nothing is
+changed on the way. With several targets their Fisher is summed, and so are scores and directions.
 """
 
 from __future__ import annotations
@@ -22,9 +19,7 @@ from pfedul.errors import PfedulError
 from pfedul.records.fisher import FisherSource, fisher_noise, summed
 from pfedul.split import Layer
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Corrected, LayerView
-from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
-from pfedul.unlearn.pfedul.result import Plan as Plan
-from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions
+from pfedul.unlearn.pfedul.result import LayerPlan, Plan, PlanOptions
 from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores, threshold
 
 _DEFAULTS = PlanOptions()
@@ -100,15 +95,11 @@ class _Model:
 
     def view(self, names: Sequence[str], weight: float) -> LayerView:
         """What the correction of one layer sees."""
+        parts = (self.shared, self.initial, self.target, self.total)
+        shared, initial, target, total = ({name: part[name] for name in names} for part in parts)
+        choice = self.choice
         return LayerView(
-            shared={name: self.shared[name] for name in names},
-            initial={name: self.initial[name] for name in names},
-            target={name: self.target[name] for name in names},
-            total={name: self.total[name] for name in names},
-            unit=self.unit,
-            score=weight,
-            largest=self.choice.largest,
-            mean=self.choice.mean,
+            shared, initial, target, total, weight, choice.largest, choice.mean, self.unit
         )
 
 
