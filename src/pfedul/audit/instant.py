@@ -232,6 +232,14 @@ def check_enough(exam: Exam, targets: Sequence[str]) -> None:
             )
 
 
+def check_judgeable(run: Run, targets: Sequence[str]) -> None:
+    """Refuse, in one sentence, a removal that cannot be judged without oracles."""
+    refused = refusal(run, targets)
+    if refused is not None:
+        raise PfedulError(refused.sentence)
+    check_enough(exam_of(run, targets), targets)
+
+
 def evidence(
     verdict: Verdict, found: Instant | None = None, counts: Mapping[str, int] | None = None
 ) -> dict[str, Any]:

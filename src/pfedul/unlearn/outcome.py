@@ -13,7 +13,7 @@ from pfedul.store.ledger import Ledger
 from pfedul.store.requests import Request, accuracies, erased_at_client, not_recalibrated
 
 EVALUATION, ERASURE, AUDIT = "evaluation", "erasure", "audit"
-"""Stages that are not a part of a method: two measure, erasure is the same work for every method."""
+"""Stages that are not a part of a method: two measure, and erasure is the same for all methods."""
 
 
 @dataclass
@@ -116,8 +116,10 @@ def read_outcome(ledger: Ledger, request: Request) -> Outcome:
     return Outcome(**values)
 
 
-def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION,)) -> StageCost:
-    """The cost of a removal without evaluation.
+def spent(
+    stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION, AUDIT)
+) -> StageCost:
+    """The cost of a removal without what was measured.
 
     >>> spent({"plan": StageCost(1, 2), "evaluation": StageCost(3, 4)})
     StageCost(seconds=1.0, cpu_seconds=2.0)
@@ -133,7 +135,7 @@ def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
     >>> spent_by_method({"plan": StageCost(1, 2), "erasure": StageCost(3, 4)})
     StageCost(seconds=1.0, cpu_seconds=2.0)
     """
-    return spent(stages, (EVALUATION, ERASURE))
+    return spent(stages, (EVALUATION, AUDIT, ERASURE))
 
 
 def added(one: Mapping[str, StageCost], two: Mapping[str, StageCost]) -> dict[str, StageCost]:

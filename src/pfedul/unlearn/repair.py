@@ -12,11 +12,12 @@ from pfedul.store.requests import Request
 from pfedul.store.tables import digest_of, now
 from pfedul.unlearn.outcome import Outcome, added, read_outcome
 from pfedul.unlearn.stage import Stages
+from pfedul.unlearn.witness import Watch
 
 
-def repair(run: Run, stages: Stages, number: int) -> Outcome:
+def repair(run: Run, watch: Watch, number: int) -> Outcome:
     """Play the repair rounds of a request that are still to do; returns the whole outcome."""
-    ledger = run.store.ledger
+    ledger, stages = run.store.ledger, watch.stages
     request = requests_of.read_request(ledger, number)
     outcome = read_outcome(ledger, request)
     total = int(request.options["repair_rounds"])
@@ -24,7 +25,7 @@ def repair(run: Run, stages: Stages, number: int) -> Outcome:
         _repair_round(run, stages, request, position, total)
     if request.status == requests_of.DONE:
         return outcome
-    outcome = _repaired(run, stages, outcome, total)
+    outcome = _repaired(run, watch, outcome, total)
     ledger.write(
         [
             requests_of.finish_row(request, requests_of.DONE, total, outcome.as_json()),
@@ -48,9 +49,11 @@ def _repair_round(run: Run, stages: Stages, request: Request, number: int, total
     stages.on_stage("repair", number, total)
 
 
-def _repaired(run: Run, stages: Stages, outcome: Outcome, rounds: int) -> Outcome:
+def _repaired(run: Run, watch: Watch, outcome: Outcome, rounds: int) -> Outcome:
     """The outcome with what the repair did and cost."""
+    stages = watch.stages
     after = stages.accuracies(run.clients, run.shared)
+    audit = watch.repaired(outcome.audit, run.shared)
     per_round = run.clusters.served_bytes(run.shared) * len(run.clients)
     both = [client for client in outcome.before if client in after]
     return replace(
@@ -64,4 +67,5 @@ def _repaired(run: Run, stages: Stages, outcome: Outcome, rounds: int) -> Outcom
         bytes_uploaded=outcome.bytes_uploaded + rounds * per_round,
         shared_sha256_after=str(digest_of(run.store.ledger, SHARED_FILE)),
         state_sha256_after=run.store.state_digest(),
+        audit=audit,
     )

@@ -7,8 +7,8 @@ from torch.nn.functional import cross_entropy
 
 from pfedul.audit.attacks.arrays import Array, Whole
 
-STEPS = 50
-DECAY = 1e-3
+STEPS = 10
+DECAY = 1e-2
 
 
 def linear_probe(features: Array, labels: Whole, asked: Array, classes: int) -> Array:

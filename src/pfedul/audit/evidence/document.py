@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from pfedul.protocol import OnStage, Workbench
 from pfedul.run.run import Run
 from pfedul.store.paths import SETTINGS_FILE
 from pfedul.store.tables import now, spent_on_rounds
-from pfedul.unlearn.outcome import Outcome
+from pfedul.unlearn.outcome import Outcome, spent
 from pfedul.version import __version__
 
 FORMAT = 1
@@ -105,6 +106,19 @@ def untested_surfaces(bench: Workbench, gone: Mapping[str, str]) -> dict[str, st
     """Surfaces that this personalisation does not have, or that are gone, each with the reason."""
     missing = {surface.name: surface.missing(bench) for surface in SURFACES}
     return {name: why for name, why in missing.items() if why is not None} | dict(gone)
+
+
+def surfaces_part(bench: Workbench) -> list[Row]:
+    """What the level `instant` looks through: the mean of the remaining models, not the worst."""
+    rows = _surfaces(untested_surfaces(bench, {}))
+    return [row for row in rows if row["name"] != "worst"]
+
+
+WITHOUT_ORACLES: Row = {
+    **dict.fromkeys(("measures", "controls", "roc", "distributions", "distance"), ()),
+    **dict.fromkeys(("relearn", "backdoor")),
+}
+"""Parts of the document that only oracles can fill."""
 
 
 def _surfaces(untested: Mapping[str, str]) -> list[Row]:
@@ -191,11 +205,11 @@ def removal_part(
 
 
 def _cost(run: Run, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
-    """In CPU seconds; the evaluation of a removal is not part of it."""
-    stages = {name: cost.cpu_seconds for name, cost in outcome.stages.items()}
+    """In CPU seconds; what is measured of a removal is not part of it."""
+    retraining = [oracle.cpu_seconds for oracle in oracles]
     return {
-        "forget_cpu_seconds": sum(s for name, s in stages.items() if name != "evaluation"),
-        "retrain_cpu_seconds": sum(oracle.cpu_seconds for oracle in oracles) / len(oracles),
+        "forget_cpu_seconds": spent(outcome.stages).cpu_seconds,
+        "retrain_cpu_seconds": fmean(retraining) if retraining else None,
         "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
     }
 
@@ -204,11 +218,11 @@ def client_figures(
     clients: Iterable[str],
     outcome: Outcome,
     oracles: Sequence[Retrained],
-    examiner: Examiner,
+    examiner: Examiner | None,
     scores: Mapping[str, Sequence[float]],
 ) -> dict[str, Row]:
     """What is known of single remaining clients: rows of their own, erased when they leave."""
-    aucs = client_aucs(examiner)
+    aucs = {} if examiner is None else client_aucs(examiner)
     return {
         client: {
             "scores": list(scores.get(client, ())),

@@ -28,6 +28,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
 
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.intervals import Interval
@@ -57,22 +60,27 @@ Seen = Mapping[Place, Array]
 """Scores [views, samples] of one model, members first."""
 
 
+class PValues(NamedTuple):
+    """For a leak before, a leak after, the contrary after, and a leak that became smaller."""
+
+    before: float
+    after: float
+    below: float
+    change: float
+
+
 @dataclass(frozen=True, eq=False)
 class Row:
     """One attack on one surface, before and after; p-values are corrected for the number of rows.
 
-    `p_before` and `p_after` are for a leak, `p_below` for its contrary after the removal,
-    `p_change` for a leak that has become smaller.
+    `smallest_visible` is the leak that the test after the removal sees with 80 % probability.
     """
 
     surface: str
     attack: str
     before: Leak
     after: Leak
-    p_before: float
-    p_after: float
-    p_below: float
-    p_change: float
+    p: PValues
     smallest_visible: float
 
     @cached_property
@@ -81,13 +89,13 @@ class Row:
 
     @property
     def leaked(self) -> bool:
-        return self.p_before <= ERROR_RATE
+        return self.p.before <= ERROR_RATE
 
     @property
     def smaller(self) -> bool:
         """Beyond chance, and no mere trifle."""
         fallen = self.before.size - self.after.size
-        return self.p_change <= ERROR_RATE and fallen > MATERIAL_SHARE * self.before.size
+        return self.p.change <= ERROR_RATE and fallen > MATERIAL_SHARE * self.before.size
 
     @property
     def bounded(self) -> bool:
@@ -97,9 +105,9 @@ class Row:
     @property
     def finding(self) -> str:
         """In the words of the other levels' tests."""
-        if self.p_after <= ERROR_RATE / 2:
+        if self.p.after <= ERROR_RATE / 2:
             return "reduced leak" if self.leaked and self.smaller else "leak"
-        if self.p_below <= ERROR_RATE / 2:
+        if self.p.below <= ERROR_RATE / 2:
             return "below"
         if not self.leaked:
             return "nothing to see"
@@ -195,20 +203,20 @@ def gone(left: tuple[float, Interval]) -> tuple[float, Interval]:
 def compare(before: Seen, after: Seen, draw: Draw) -> Instant:
     """The model before the removal and the one after it, seen on the same samples."""
     pairs = [(Leak.of(before[place], draw), Leak.of(after[place], draw)) for place in before]
-    tests = [_p_values(*pair, draw) for pair in pairs]
-    corrected = zip(*(holm(column) for column in zip(*tests, strict=True)), strict=True)
+    tests = np.array([_p_values(*pair, draw) for pair in pairs])
+    corrected = np.stack([holm(column) for column in tests.T], axis=1).tolist()
     return Instant(
         [
-            Row(place[0], place[1], *pair, *p_values, smallest_visible(pair[1], len(pairs)))
+            Row(*place, *pair, PValues(*p_values), smallest_visible(pair[1], len(pairs)))
             for place, pair, p_values in zip(before, pairs, corrected, strict=True)
         ]
     )
 
 
-def _p_values(before: Leak, after: Leak, draw: Draw) -> tuple[float, float, float, float]:
+def _p_values(before: Leak, after: Leak, draw: Draw) -> PValues:
     high, low = draw.p_values(after.ranks)
     change = draw.p_values(before.ranks - after.ranks)[0]
-    return draw.p_values(before.ranks)[0], high, low, change
+    return PValues(draw.p_values(before.ranks)[0], high, low, change)
 
 
 def smallest_visible(after: Leak, tests: int) -> float:

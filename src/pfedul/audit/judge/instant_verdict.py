@@ -96,7 +96,7 @@ def _reason(row: Row) -> str:
     left = "" if row.left is None else f" Gone: {share(gone(row.left))}."
     return (
         f"Through {SURFACES[row.surface]}, {ATTACKS[row.attack].title}: AUC {_auc(row.before)} "
-        f"before, {_auc(row.after)} after (p = {min(row.p_after, row.p_below):.3f}, corrected for "
+        f"before, {_auc(row.after)} after (p = {min(row.p.after, row.p.below):.3f}, corrected for "
         f"the number of tests): {MEANINGS[row.finding]}.{left}"
     )
 
@@ -140,12 +140,7 @@ def row_data(row: Row) -> dict[str, Any]:
         "untouched_difference": _figure(row.before, NO_LEAK),
         "reduction": figure(fallen, (fallen - reach, fallen + reach)),
         "removed": removed_figure(row.left),
-        "p": {
-            "before": row.p_before,
-            "after": row.p_after,
-            "below": row.p_below,
-            "change": row.p_change,
-        },
+        "p": row.p._asdict(),
         "smallest_visible": row.smallest_visible,
         "finding": row.finding,
     }
