@@ -45,9 +45,12 @@ class Removal:
     request: Request
     options: ForgetOptions
     away: tuple[str, ...]
-    stages: Stages
     watch: Watch
     notes: tuple[str, ...] = ()
+
+    @property
+    def stages(self) -> Stages:
+        return self.watch.stages
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -104,7 +107,7 @@ def _begin(
     away = check_away(run, targets, away)
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json())
-    return Removal(run, request, options, tuple(away), watch.stages, watch, notes)
+    return Removal(run, request, options, tuple(away), watch, notes)
 
 
 def _remove(removal: Removal) -> None:

@@ -29,7 +29,7 @@ class Watch:
     """Watches one removal, if it is to be watched at all."""
 
     stages: Stages
-    examine: Examine | None
+    examine: Examine | None = None
     _look: Callable[[Tensors], Evidence] | None = field(default=None, init=False)
 
     def begin(self, targets: Sequence[str]) -> None:
