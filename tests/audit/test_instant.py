@@ -20,7 +20,7 @@ from pfedul.unlearn.witness import BEFORE_REPAIR
 NOISY = {
     "partition": "natural",
     "model": "mlp:hidden=96,depth=2",
-    "rounds": 8,
+    "rounds": 5,
     "local_epochs": 8,
     "lr": 0.05,
     "engine": "inline",
@@ -99,7 +99,7 @@ def test_the_removal_itself_is_the_same_to_the_bit_and_its_cost_is_booked_apart(
     assert removal.cpu_seconds == pytest.approx(
         sum(watched.stages[name].cpu_seconds for name in alone.stages if name != "evaluation")
     )
-    assert 0 < watched.stages["audit"].cpu_seconds
+    assert watched.stages["audit"].cpu_seconds > 0
 
 
 def test_it_is_kept_and_shown(leaky, tmp_path):
@@ -137,12 +137,11 @@ def test_repair_rounds_are_looked_at_when_they_are_done(leaky, tmp_path):
     after = forgotten(leaky, tmp_path / "one", repair_rounds=1, **EXCLUDE).audit
     assert before["tests"] != after["tests"]
     assert BEFORE_REPAIR not in after["verdict"]["limits"]
-    with Federation.open(copied(leaky, tmp_path / "run")) as federation:
-        with pytest.raises(KeyboardInterrupt):
-            how = {"repair_rounds": 1, **EXCLUDE}
-            federation.forget("c0", on_stage=interrupt_at("repair", 0), **how)
-    with Federation.open(tmp_path / "run") as federation:
-        later = federation.forget("c0", repair_rounds=1, **EXCLUDE).audit
+    run, how = copied(leaky, tmp_path / "run"), {"repair_rounds": 1, **EXCLUDE}
+    with Federation.open(run) as federation, pytest.raises(KeyboardInterrupt):
+        federation.forget("c0", on_stage=interrupt_at("repair", 0), **how)
+    with Federation.open(run) as federation:
+        later = federation.forget("c0", **how).audit
     assert later["tests"] == before["tests"]
     assert later["verdict"]["limits"][-1] == BEFORE_REPAIR
 
@@ -166,9 +165,10 @@ def test_a_rehearsal_is_instant_unless_told_otherwise_and_foretells_the_removal(
 
 
 def test_a_number_of_oracles_and_no_oracles_do_not_go_together(leaky, tmp_path):
-    with Federation.open(copied(leaky, tmp_path / "run")) as federation:
-        with pytest.raises(PfedulError, match="has no oracles; leave out their number"):
-            federation.rehearse("c0", level="instant", oracles=2)
+    words = "has no oracles; leave out their number"
+    run = copied(leaky, tmp_path / "run")
+    with Federation.open(run) as federation, pytest.raises(PfedulError, match=words):
+        federation.rehearse("c0", level="instant", oracles=2)
 
 
 # Every personalisation
@@ -198,16 +198,12 @@ def test_each_target_is_asked_through_its_own_head(runs, tmp_path):
         exam = exam_of(federation, targets)
         one, two = (federation.personal(target) for target in targets)
 
-        def scores(stale):
-            return seen(
-                federation.bench, exam, served(federation.clusters, federation.shared, rest, stale)
-            )
+        def scores(*heads):
+            stale = dict(zip(targets, heads, strict=True))
+            state = served(federation.clusters, federation.shared, rest, stale)
+            return seen(federation.bench, exam, state)
 
-        own, swapped = (
-            scores(dict(zip(targets, (one, two)))),
-            scores(dict(zip(targets, (two, one)))),
-        )
-        alone = scores(dict(zip(targets, (one, one))))
+        own, swapped, alone = scores(one, two), scores(two, one), scores(one, one)
     changed = [place[0] for place in own if (own[place] != swapped[place]).any()]
     assert changed == ["stale"]
     first = exam.whose == 0
@@ -231,9 +227,9 @@ def test_own_data_are_judged_only_if_their_owner_vouches_for_the_split(tmp_path)
     assert "random_split=True" in audit["verdict"]["sentence"]
     assert audit["tests"] == []
     assert audit["removed"] is None
-    with deep_again(run) as federation:
-        with pytest.raises(PfedulError, match="open the run with --random-split"):
-            federation.rehearse(TARGET)
+    words = "open the run with --random-split"
+    with deep_again(run) as federation, pytest.raises(PfedulError, match=words):
+        federation.rehearse(TARGET)
     with deep_again(run, random_split=True) as federation:
         assert federation.forget(TARGET).audit["tests"]
 
@@ -258,7 +254,7 @@ def test_too_few_samples_are_refused_in_one_sentence(tmp_path):
         tmp_path / "run", data=data, model=Deep, rounds=1, engine="inline", random_split=True
     ) as federation:
         federation.train()
-        with pytest.raises(PfedulError, match="there are 8 test samples .* and 10 are needed"):
+        with pytest.raises(PfedulError, match=r"there are 8 test samples .* and 10 are needed"):
             federation.rehearse(TARGET)
         sentence = federation.forget(TARGET).audit["verdict"]["sentence"]
         assert "use pfedul rehearse --level standard" in sentence
