@@ -20,7 +20,7 @@ from pfedul.unlearn.witness import BEFORE_REPAIR
 NOISY = {
     "partition": "natural",
     "model": "mlp:hidden=96,depth=2",
-    "rounds": 5,
+    "rounds": 6,
     "local_epochs": 8,
     "lr": 0.05,
     "engine": "inline",
@@ -77,7 +77,7 @@ def test_a_removal_that_does_nothing_is_not_forgotten_and_one_that_excludes_is_l
     assert paper["verdict"]["verdict"] == "not forgotten"
     assert paper["removed"]["value"] == pytest.approx(0, abs=0.1)
     stale = next(row for row in paper["tests"] if row["surface"] == "stale")
-    assert stale["figures"]["untouched"]["value"] > 0.7
+    assert stale["figures"]["untouched"]["value"] > 0.65
     assert stale["finding"] == "leak"
     excluded = forgotten(leaky, tmp_path / "exclude", **EXCLUDE).audit
     assert excluded["removed"]["value"] > 0.6

@@ -1,37 +1,44 @@
-"""A fresh probe that takes no time: a linear head with a little weight decay, by L-BFGS."""
+"""A fresh probe that takes no time: a linear head, by a few accelerated steps of descent.
+
+Y. Nesterov, Soviet Math. Dokl. 27 (1983). The step is the inverse of a bound of the curvature
+(D. Böhning, Ann. Inst. Statist. Math. 44 (1992)), so nothing is tuned and no step overshoots.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch.nn.functional import cross_entropy
+import numpy as np
 
-from pfedul.audit.attacks.arrays import Array, Whole
+from pfedul.audit.attacks.arrays import Array, Whole, finite
+from pfedul.audit.attacks.signals import log_softmax
 
-STEPS = 10
+STEPS = 30
 DECAY = 1e-2
 
 
 def linear_probe(features: Array, labels: Whole, asked: Array, classes: int) -> Array:
     """Logits of the rows `asked`, from a regression that is fitted on features and labels.
 
-    >>> import numpy as np
     >>> sides = np.array([[-1.0], [1.0]] * 5)
     >>> linear_probe(sides, np.array([0, 1] * 5), np.array([[-2.0], [2.0]]), 2).argmax(axis=1)
     array([0, 1])
     """
+    features = finite("features", features, axes=2)
     centre, spread = features.mean(axis=0), features.std(axis=0)
     spread[spread == 0] = 1
-    x, known = torch.from_numpy((features - centre) / spread), torch.from_numpy(labels)
-    weight = torch.zeros(x.shape[1], classes, dtype=x.dtype, requires_grad=True)
-    bias = torch.zeros(classes, dtype=x.dtype, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+    x, fitted = (_with_bias((rows - centre) / spread) for rows in (features, asked))
+    return fitted @ _weights(x, np.eye(classes)[labels])
 
-    def loss() -> torch.Tensor:
-        optimizer.zero_grad()
-        value = cross_entropy(x @ weight + bias, known) + DECAY * weight.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
 
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    answers: Array = ((asked - centre) / spread) @ weight.detach().numpy() + bias.detach().numpy()
-    return answers
+def _with_bias(rows: Array) -> Array:
+    return np.column_stack([rows, np.ones(len(rows))])
+
+
+def _weights(x: Array, wanted: Array) -> Array:
+    """Weights of a regression of classes on x, started at zero."""
+    curvature = float(np.linalg.norm(x, 2)) ** 2 / len(x) / 2 + DECAY
+    now = ahead = np.zeros((x.shape[1], wanted.shape[1]))
+    for step in range(STEPS):
+        errors = np.exp(log_softmax(x @ ahead)) - wanted
+        before, now = now, ahead - (x.T @ errors / len(x) + DECAY * ahead) / curvature
+        ahead = now + step / (step + 3) * (now - before)
+    return now
