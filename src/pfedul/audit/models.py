@@ -107,8 +107,9 @@ def trained_oracles(
     for recipe, on_replies in _with_progress(run, recipes, "oracles", on_stage):
         done = rounds_done(recipe)
         with closing(open_recipe(run, recipe, on_replies)) as oracle:
-            stale = fitted_heads(run, oracle.shared, targets, recipe.seed)
-            state = state_of(oracle, oracle.clients, stale, run.clusters)
+            fitted = fitted_heads(run, oracle.shared, targets, recipe.seed)
+            stale = personal_of(run, targets)
+            state = state_of(oracle, oracle.clients, stale, run.clusters, fitted)
             oracles.append(_retrained(oracle, recipe, state, done))
     return oracles
 

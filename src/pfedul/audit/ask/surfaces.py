@@ -37,7 +37,7 @@ class Surface:
     """`missing` says why a personalisation does not have this surface; None if it has.
 
     `worst` asks for the client whose model shows most, in place of the mean; such a
-    surface has the views of the one before it.
+    surface has the views of the one before it. What is not `judged` is shown as a figure only.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Surface:
     missing: Callable[[Workbench], str | None]
     views: Callable[[Workbench, AuditSamples, State], Views]
     worst: bool = False
+    judged: bool = True
 
 
 def _remaining(bench: Workbench, samples: AuditSamples, state: State) -> Views:
@@ -64,6 +65,11 @@ def _stale(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     members, nonmembers, others = (np.concatenate(part) for part in zip(*parts, strict=True))
     labels = replace(samples.labels, population=np.tile(samples.labels.population, len(parts)))
     return (View("stale", members, nonmembers, others, labels),)
+
+
+def _fitted_part(bench: Workbench, samples: AuditSamples, state: State) -> Views:
+    """The same through a part that was fitted to an oracle; other models have only the old one."""
+    return _stale(bench, samples, replace(state, stale=state.fitted or state.stale))
 
 
 def _through_own_part(
@@ -158,9 +164,18 @@ STALE = Surface(
     "stale",
     "the target's own part, re-attached",
     "the new shared tensors under the personal part that the target, or a backup, kept; "
-    "compared with an oracle's under a part that the target fitted to it",
+    "compared with an oracle's under the same part",
     _no_stale_part,
     _stale,
+)
+FITTED = Surface(
+    "fitted",
+    "the target's own part, against parts fitted to oracles",
+    "the same, compared with an oracle's shared tensors under a part that the target fitted to "
+    "them: what a head alone gives away; shown and not judged",
+    _no_stale_part,
+    _fitted_part,
+    judged=False,
 )
 
 SURFACES = (
@@ -180,6 +195,7 @@ SURFACES = (
         worst=True,
     ),
     STALE,
+    FITTED,
     Surface(
         "shared",
         "the shared model",

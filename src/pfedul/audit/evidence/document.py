@@ -20,7 +20,7 @@ from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
 from pfedul.audit.evidence import measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
-from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.paired_test import PairedTest, overall_removed
 from pfedul.audit.judge.rules import Finding
 from pfedul.audit.models import Retrained
 from pfedul.base.threads import one_core
@@ -77,10 +77,10 @@ def examined(
 
 def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mapping[str, str]) -> Row:
     case, controls = examiner.case, examiner.controls()
-    shown = examiner.book, case.surfaces, case.models, len(case.oracles)
-    rows = measures.model_measures(*shown)
+    judged, models = case.judged, (case.models, len(case.oracles))
+    rows = measures.model_measures(examiner.book, case.surfaces, *models)
     if len(unlearned) > 1:
-        rows += measures.population_measures(case.samples, case.surfaces, unlearned, case.oracles)
+        rows += measures.population_measures(case.samples, judged, unlearned, case.oracles)
     verdict = examiner.judged(
         case.candidate,
         ulira=_ulira(rows),
@@ -91,12 +91,13 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
     return {
         "samples": case.samples.counts(),
         "verdict": verdict.as_json(),
+        "removed": _figure_or_none(overall_removed([finding.test for finding in findings])),
         "surfaces": _surfaces(untested),
         "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
-        "roc": measures.curves(*shown),
-        "distributions": measures.distributions(case.surfaces, case.models),
+        "roc": measures.curves(examiner.book, judged, *models),
+        "distributions": measures.distributions(judged, case.models),
         "distance": distances(case.candidate, case.oracles, case.untouched),
         "backdoor": _backdoor(examiner),
     }
@@ -104,7 +105,7 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
 
 def untested_surfaces(bench: Workbench, gone: Mapping[str, str]) -> dict[str, str]:
     """Surfaces that this personalisation does not have, or that are gone, each with the reason."""
-    missing = {surface.name: surface.missing(bench) for surface in SURFACES}
+    missing = {surface.name: surface.missing(bench) for surface in SURFACES if surface.judged}
     return {name: why for name, why in missing.items() if why is not None} | dict(gone)
 
 
@@ -131,6 +132,7 @@ def _surfaces(untested: Mapping[str, str]) -> list[Row]:
             "reason": untested.get(surface.name),
         }
         for surface in SURFACES
+        if surface.judged
     ]
 
 
@@ -156,6 +158,7 @@ def test_row(finding: Finding) -> Row:
         "spread": found.spread,
         "untouched_difference": _figure_or_none(found.untouched_difference),
         "reduction": _figure_or_none(found.reduction),
+        "removed": _figure_or_none(found.removed),
         "smallest_visible": found.smallest_visible,
         "finding": found.finding,
     }

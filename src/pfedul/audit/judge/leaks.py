@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedul.audit.attacks.arrays import Array, Whole
-from pfedul.audit.attacks.intervals import Interval
+from pfedul.audit.attacks.intervals import Interval, ratio_interval
 from pfedul.audit.attacks.roc import share_below
 from pfedul.base.randomness import numpy_generator
 
@@ -182,14 +182,10 @@ def share_left(before: Leak, after: Leak) -> tuple[float, Interval] | None:
     >>> share_left(unknown, known) is None
     True
     """
-    square = REACH**2
-    first = before.size**2 - square * before.covariance(before)
-    if before.size <= 0 or first <= 0:
-        return None
-    middle = before.size * after.size - square * before.covariance(after)
-    last = after.size**2 - square * after.covariance(after)
-    half = math.sqrt(max(0.0, middle**2 - first * last))
-    return after.size / before.size, ((middle - half) / first, (middle + half) / first)
+    variances = after.covariance(after), before.covariance(before)
+    sizes, shared = (after.size, before.size), before.covariance(after)
+    interval = ratio_interval(*sizes, variances, shared, REACH)
+    return None if interval is None else (after.size / before.size, interval)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
