@@ -42,9 +42,10 @@ FEWEST = 10
 """Members, and non-members, of classes in which there are both."""
 MOST = 1000
 """Members, and non-members; and of members at most twice as many: more hardly add power."""
-MOST_FITTING = 500
-"""Samples of the remaining clients on which the probe is fitted."""
-MOST_MODELS = 3
+MOST_FITTING, SHARE_FITTING = 500, 1 / 6
+"""Training samples of the remaining clients on which the probe is fitted, and of how many there
+are at most this share."""
+MOST_MODELS = 2
 """Remaining clients whose models are asked, where each costs forward passes of its own."""
 
 
@@ -102,11 +103,13 @@ def exam_of(run: Run, targets: Sequence[str]) -> Exam:
     kept = _in_both(strata := _strata(labels_of(asked), whose), member)
     asked = TensorSamples(asked.x[kept], asked.y[kept])
     remaining = [client for client in run.clients if client not in targets]
+    parts = [data[client].train for client in remaining]
+    fitting = min(MOST_FITTING, round(SHARE_FITTING * sum(map(len, parts))))
     return Exam(
         asked,
         whose[kept],
         Draw.of(strata[kept & member], strata[kept & ~member], seed),
-        pooled([data[client].train for client in remaining], MOST_FITTING, seed),
+        pooled(parts, fitting, seed),
         _models(run.bench, remaining, seed),
     )
 
