@@ -16,29 +16,24 @@ from pfedul.errors import PfedulError
 from pfedul.models import build_model
 from pfedul.personalization import Job, LocalTraining
 from pfedul.personalization.fedper import FEDPER
-from pfedul.unlearn.methods.distillation.gates import class_embeddings, label_distribution
 from pfedul.unlearn.methods.distillation.generator import NOISE, generator_for, noise, parameters_of
-from pfedul.unlearn.methods.distillation.lens import lens_on
+from pfedul.unlearn.methods.distillation.lens import attention_map, lens_on
 from pfedul.unlearn.methods.distillation.loop import (
+    Batch,
     Branch,
+    DistilOptions,
     Parts,
-    TeacherAnswers,
     Weights,
+    adam_step,
+    answered,
+    attention_distance,
+    first_state,
     iterate,
     loss,
-    remaining_views,
     student_step,
-    target_features,
-)
-from pfedul.unlearn.methods.distillation.losses import (
-    adam_step,
-    attention_distance,
-    attention_map,
-    no_moments,
 )
 from pfedul.unlearn.methods.distillation.mimir import fit_prompt
-from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.run import distil, first_state
+from pfedul.unlearn.methods.distillation.run import class_embeddings, distil, label_distribution
 
 HEAD = torch.tensor([[1.0, 0.0], [0.5, -1.0]])
 X = torch.ones(1, 1)
@@ -73,16 +68,16 @@ def toy_cast(target_gate=(1.0, 0.0)):
         yield Parts(lens, generator, old, old, [leaver], [Branch(head, torch.ones(2))], X.dtype)
 
 
-def told_on(parts: Parts) -> TeacherAnswers:
+def batch_of(parts: Parts) -> Batch:
     with torch.no_grad():
-        return TeacherAnswers(target_features(parts, X), remaining_views(parts, parts.remaining, X))
+        return answered(parts, parts.remaining, X)
 
 
 def test_the_loss_on_three_numbers_is_the_one_computed_by_hand():
     student = {"body.weight": torch.tensor([[1.0], [0.0]])}
     with toy_cast() as parts:
         found = [
-            float(loss(parts, parts.remaining, student, told_on(parts), X, Weights(*w), tau=2.0))
+            float(loss(parts, batch_of(parts), student, Weights(*w), tau=2.0))
             for w in [(1, 0, 0), (0, 1, 0), (3, 5, 7)]
         ]
     # Features: student (1, 0), target (1, 0) behind its gate: no angle between them.
@@ -100,13 +95,11 @@ def test_the_loss_is_the_mean_over_those_who_stay():
     other = Branch({"head.weight": HEAD.flip(0) * 2}, torch.tensor([0.5, 1.0]))
     with toy_cast() as parts:
         sides = [parts.remaining[0], other, other]
-        with torch.no_grad():
-            told = TeacherAnswers(target_features(parts, X), remaining_views(parts, sides, X))
 
         def of(places):
-            chosen = TeacherAnswers(told.targets, [told.remaining[place] for place in places])
-            remaining = [sides[place] for place in places]
-            return float(loss(parts, remaining, student, chosen, X, Weights(1, 1, 0), tau=2.0))
+            with torch.no_grad():
+                batch = answered(parts, [sides[place] for place in places], X)
+            return float(loss(parts, batch, student, Weights(1, 1, 0), tau=2.0))
 
         assert of([0, 1, 2]) == pytest.approx((of([0]) + 2 * of([1])) / 3, rel=1e-5)
         assert abs(of([0]) - of([1])) > 0.01
@@ -143,7 +136,7 @@ def test_one_step_turns_features_to_the_target_or_away_from_it(lf_sign, directio
     """1 - a/r with r = sqrt(a^2 + b^2) has the slopes (-b^2, a b) / r^3 at (a, b) = (1, 2)."""
     options = DistilOptions(lf_sign=lf_sign, beta=0, gamma=0, lr=0.1)
     with toy_cast() as parts:
-        after = student_step(parts, parts.remaining, dict(parts.old), told_on(parts), X, options)
+        after = student_step(parts, batch_of(parts), dict(parts.old), options)
     r3 = 5**1.5
     expected = [1 + direction * 0.1 * 4 / r3, 2 - direction * 0.1 * 2 / r3]
     assert after["body.weight"].flatten().tolist() == pytest.approx(expected, rel=1e-5)
@@ -152,7 +145,7 @@ def test_one_step_turns_features_to_the_target_or_away_from_it(lf_sign, directio
 def test_steps_are_no_longer_than_the_clip_allows():
     options = DistilOptions(forget=1000.0, beta=0, gamma=0, lr=0.1, clip=0.5)
     with toy_cast() as parts:
-        after = student_step(parts, parts.remaining, dict(parts.old), told_on(parts), X, options)
+        after = student_step(parts, batch_of(parts), dict(parts.old), options)
     step = after["body.weight"] - torch.tensor([[1.0], [2.0]])
     assert float(step.norm()) == pytest.approx(0.05, rel=1e-4)
 
@@ -178,11 +171,8 @@ def test_the_generator_climbs_what_it_is_told_to(gen_obj):
         values = []
         for parameters in (before.generator, after.generator):
             x = torch.func.functional_call(generator, parameters, (z,))
-            told = TeacherAnswers(
-                target_features(parts, x), remaining_views(parts, parts.remaining, x)
-            )
-            weights = Weights(1.0, beta, 0.0)
-            value = loss(parts, parts.remaining, after.student, told, x, weights, options.tau)
+            batch = answered(parts, parts.remaining, x)
+            value = loss(parts, batch, after.student, Weights(1.0, beta, 0.0), options.tau)
             values.append(float(value))
     assert values[1] > values[0]
 
@@ -203,11 +193,12 @@ def test_adam_is_that_of_torch():
     slopes = [torch.tensor([0.5, -1.0, 2.0]) * k for k in (1, -2, 3)]
     parameter = nn.Parameter(start.clone())
     optimizer = torch.optim.Adam([parameter], lr=0.01)
-    own, moments = {"w": start}, no_moments({"w": start})
+    own, zeros = {"w": start}, {"w": torch.zeros(3)}
+    moments = [zeros, zeros]
     for number, slope in enumerate(slopes, start=1):
         parameter.grad = slope.clone()
         optimizer.step()
-        own, moments = adam_step(own, {"w": slope}, moments, 0.01, number)
+        own, *moments = adam_step(own, {"w": slope}, *moments, 0.01, number)
     assert torch.allclose(own["w"], parameter.detach(), atol=1e-6)
 
 

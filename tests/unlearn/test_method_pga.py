@@ -25,7 +25,6 @@ from helpers.linear import TARGET as LINEAR_TARGET
 from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.errors import PfedulError
 from pfedul.records.uploads import last_upload
-from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.pga import reference_model
 from pfedul.unlearn.methods.pga import square_radius as found_radius
@@ -168,7 +167,7 @@ def test_after_another_request_the_tensors_are_no_mean_of_the_last_round(halves,
     federated.forget(there[0], method="one-more-round")
     with pytest.raises(PfedulError, match="train another round first"):
         federated.forget(there[1], method="pga:rounds=1,ascent=1")
-    monkeypatch.setattr(Context, "last_upload", lambda _work, _client: kept)
+    monkeypatch.setattr("pfedul.unlearn.methods.pga.last_upload", lambda _store, _client: kept)
     outcome = federated.forget(there[1], method="pga:rounds=1,ascent=1")
     assert NOT_THE_MEAN in outcome.notes[0]
 

@@ -395,4 +395,4 @@ def test_a_request_that_was_begun_with_another_method_says_so(run):
             federation.forget(TARGET, method="ga-naive:rounds=2", on_stage=interrupt)
         outcome = federation.forget(TARGET, method="none")
     assert "begun with method ga-naive" in outcome.notes[0]
-    assert "given up" in outcome.notes[0]
+    assert "abandoned" in outcome.notes[0]

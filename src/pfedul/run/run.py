@@ -21,6 +21,7 @@ from pfedul.engine import start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation
 from pfedul.protocol import (
+    Accepted,
     Check,
     Engine,
     OnRefusal,
@@ -129,7 +130,7 @@ class Run:
         """Write a refusal into the ledger at once."""
         self.store.ledger.write(refusal_rows(self.rounds, [refusal]))
 
-    def cpu_elsewhere(self, reply: Reply) -> float:
+    def cpu_elsewhere(self, reply: Reply | Accepted) -> float:
         """CPU seconds that a reply cost in other processes."""
         return 0.0 if self.engine.in_process else reply.cpu_seconds
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from pfedul.base.text import human_bytes
 from pfedul.protocol import OnStage
 from pfedul.terminal.console import ProgressLog, console, error_console, line, table
-from pfedul.unlearn.pfedul.plan import Plan
+from pfedul.unlearn.pfedul.result import Plan
 
 _COLOURS = (17, 18, 19, 26, 32, 38, 44, 50, 86, 122)
 """Ten terminal colours from dark blue to light green, in even steps of brightness."""

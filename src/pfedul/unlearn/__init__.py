@@ -17,7 +17,7 @@ On plain dictionaries of tensors, without a run folder:
 """
 
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS as CORRECTIONS
-from pfedul.unlearn.pfedul.plan import LayerPlan as LayerPlan
-from pfedul.unlearn.pfedul.plan import Plan as Plan
-from pfedul.unlearn.pfedul.plan import PlanOptions as PlanOptions
 from pfedul.unlearn.pfedul.plan import plan_removal as plan_removal
+from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
+from pfedul.unlearn.pfedul.result import Plan as Plan
+from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions

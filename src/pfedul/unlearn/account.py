@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pfedul.base.text import counted
 from pfedul.unlearn.outcome import StageCost
 
 
@@ -47,11 +48,9 @@ class Meter:
 
 @dataclass
 class Account:
-    """What a method has used so far, and where it is.
+    """What a method has used so far, and where it is: `phase` and `number` are the current step.
 
-    `missed` are clients that it would have asked but that were away, `refused` those that sent
-    unusable replies.
-    `phase` and `number` are the current step.
+    `missed` clients were away when they would have been asked, `refused` sent unusable replies.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -83,18 +82,10 @@ class Account:
         """
         notes = []
         if self.missed:
-            notes.append(f"{_clients(self.missed)} away, and left out by the method")
+            notes.append(f"{counted(len(self.missed), 'client')} away, and left out by the method")
         if self.refused:
             notes.append(
-                f"replies of {_clients(self.refused)} were refused during the method, which did "
-                "without them ('pfedul status' lists them)"
+                f"replies of {counted(len(self.refused), 'client')} were refused during the "
+                "method, which did without them ('pfedul status' lists them)"
             )
         return tuple(notes)
-
-
-def _clients(names: Collection[str]) -> str:
-    """
-    >>> _clients({"ann"}), _clients({"ann", "bob"})
-    ('1 client', '2 clients')
-    """
-    return f"{len(names)} client{'' if len(names) == 1 else 's'}"

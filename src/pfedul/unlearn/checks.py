@@ -49,13 +49,13 @@ def check_method(
     run: Run, targets: Sequence[str], options: ForgetOptions, away: Sequence[str]
 ) -> None:
     """Refuse, before anything is done, a method that cannot work on this run."""
-    method = METHODS.parse(options.method)[0]
-    own = options.method_options(run.settings.seed)
+    method, own = options.entry, options.method_options(run.settings.seed)
     gone = [target for target in targets if target in away]
     if method.needs.target and gone and not method.needs.spares_target(own):
+        others = ", ".join(one.name for one in METHODS if not one.needs.target)
         raise PfedulError(
             f"The method '{method.name}' needs {', '.join(gone)} to take part, which is away; "
-            f"methods that do not: {', '.join(_without_target())}."
+            f"methods that do not: {others}."
         )
     absent = [client for client in away if client not in targets]
     if method.does.starts_over and absent:
@@ -95,10 +95,6 @@ def context_for_check(run: Run, targets: Sequence[str], options: ForgetOptions) 
         notebook=Notebook(run.store.path, "nothing is saved by a check"),
         request_seed=options.seed,
     )
-
-
-def _without_target() -> list[str]:
-    return [method.name for method in METHODS if not method.needs.target]
 
 
 def _check_records(run: Run, method: Method, records: Sequence[str]) -> None:

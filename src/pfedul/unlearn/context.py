@@ -26,17 +26,16 @@ from pfedul.personalization import Recalibration
 from pfedul.protocol import OnStage, Refusal, Reply, Task, with_extra
 from pfedul.records import RECORDS
 from pfedul.records.base import kind_of
-from pfedul.records.uploads import last_upload
 from pfedul.run.assembly import reseeded
 from pfedul.run.run import Run
 from pfedul.server.checks import check_work, is_finite
 from pfedul.server.mean import StreamingMean
 from pfedul.settings import Settings
 from pfedul.split import Split
+from pfedul.store.ledger import Ledger
 from pfedul.store.paths import INIT_FILE
 from pfedul.store.store import Store
 from pfedul.unlearn.account import Account
-from pfedul.unlearn.history import History
 from pfedul.unlearn.notebook import Notebook
 
 Step = Callable[[int, Tensors], Tensors]
@@ -142,11 +141,6 @@ class Context:
         """The number of a client's training samples, which is its weight in every mean."""
         return self.run.members[client].train_samples
 
-    @property
-    def history(self) -> History:
-        """Who took part in which round of the run."""
-        return History(self.run)
-
     def generator(self, purpose: str) -> torch.Generator:
         """The server's own random stream for one purpose."""
         return torch.Generator().manual_seed(
@@ -170,20 +164,17 @@ class Context:
         shape = self.run.store.ledger.meta("input_shape")
         return None if shape is None else torch.zeros(1, *json.loads(shape))
 
-    # Records
+    # Records and history
 
-    def record(
-        self, read: Callable[Concatenate[Store, P], T], *args: P.args, **options: P.kwargs
-    ) -> T:
+    def record(self, read: Callable[Concatenate[Store, P], T], *args: P.args, **how: P.kwargs) -> T:
         """What `read`, a reading function of `pfedul.records`, returns for the run's record."""
-        return read(self.run.store, *args, **options)
+        return read(self.run.store, *args, **how)
 
-    def last_upload(self, client: str) -> tuple[int, Tensors] | None:
-        """The round of a client's last upload and its shared tensors, statistics included.
-
-        From the record 'uploads'; None for a client that took part in no round since it began.
-        """
-        return self.record(last_upload, client)
+    def history(
+        self, read: Callable[Concatenate[Ledger, P], T], *args: P.args, **how: P.kwargs
+    ) -> T:
+        """What `read`, a reading function of `pfedul.store.tables`, returns for the ledger."""
+        return read(self.run.store.ledger, *args, **how)
 
     def require_record(self, kind: str) -> None:
         """Raise if an earlier removal erased the record."""

@@ -12,7 +12,6 @@ from pfedul.run.run import Run
 from pfedul.store.copies import obsolete_folders
 from pfedul.store.paths import REPORTS, held_file, personal_file
 from pfedul.store.requests import count_rows, erase_rows
-from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
 
 
@@ -20,7 +19,7 @@ def erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> dict[str,
     """Add the deletion of everything that belongs to the targets to the commit; returns counts."""
     store = run.store
     rows = count_rows(store.ledger, targets)
-    if not _starts_over(options):
+    if not options.entry.does.starts_over:
         erasure = _erasure(run, targets, options)
         for record in RECORDS:
             record.renew(erasure)
@@ -42,14 +41,10 @@ def files_to_erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> 
     names = [file(target) for file in (personal_file, held_file) for target in targets]
     for record in RECORDS:
         names += [*record.own_files(erasure.leaving), *record.doomed(erasure)]
-    if _starts_over(options):
+    if options.entry.does.starts_over:
         names += store.names("records/")
     names += doomed_cluster_files(store, run.clusters, targets)
     return [name for name in dict.fromkeys([*names, *_reports(store.path)]) if store.has(name)]
-
-
-def _starts_over(options: ForgetOptions) -> bool:
-    return METHODS.parse(options.method)[0].does.starts_over
 
 
 def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasure:

@@ -9,18 +9,16 @@ from pfedul.protocol import Reply, Task
 from pfedul.run.run import Run
 from pfedul.server.checks import check_work
 from pfedul.unlearn.checks import check_targets
-from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.pfedul.method import plan_for
+from pfedul.unlearn.pfedul.method import plan_for, stored_fisher, why_no_record
 from pfedul.unlearn.pfedul.result import Plan
 from pfedul.unlearn.pfedul.scores import layer_scores
-from pfedul.unlearn.pfedul.sources import stored_fisher, why_no_record
 
 
 def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
     """What `forget` would do to the shared tensors; see `Federation.plan`."""
     check_targets(run, targets)
-    if not METHODS.parse(options.method)[0].does.plans:
+    if not options.entry.does.plans:
         raise PfedulError(
             f"The method '{options.method}' makes no plan to show; 'pfedul methods' "
             "says what it does, and 'pfedul rehearse' tries it out."

@@ -57,9 +57,7 @@ class ForgetOptions:
         "fisher", "'uniform': every layer, without attribution.", choices=("fisher", "uniform")
     )
     intensity: str = option(
-        "adaptive",
-        "'uniform': every chosen layer alike.",
-        choices=("adaptive", "uniform"),
+        "adaptive", "'uniform': every chosen layer alike.", choices=("adaptive", "uniform")
     )
     layers: str = option(
         "high",
@@ -94,13 +92,14 @@ class ForgetOptions:
         _check_form(self.method)
         check_options(self)
         self.correction_spec()
-        if not self._method.does.plans:
+        if not self.entry.does.plans:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
 
     @property
-    def _method(self) -> Method:
+    def entry(self) -> Method:
+        """The method, without its options."""
         return METHODS.parse(self.method)[0]
 
     def _refuse_plan_options(self) -> None:
@@ -118,14 +117,14 @@ class ForgetOptions:
     @property
     def records(self) -> tuple[str, ...]:
         """The records without which this removal cannot be done."""
-        if self._method.does.plans:
+        if self.entry.does.plans:
             return (self._correction.record,)
-        return self._method.needs.records
+        return self.entry.needs.records
 
     @property
     def excludes(self) -> bool:
         """Whether nothing that the targets sent is left in the shared parameters."""
-        if not self._method.does.plans or self._correction.record != "contributions":
+        if not self.entry.does.plans or self._correction.record != "contributions":
             return False
         strength: float = CORRECTIONS.parse(self.correction_spec())[1].strength
         return strength == 1
@@ -149,33 +148,23 @@ class ForgetOptions:
 
     def method_options(self, seed: int) -> Any:
         """The options of the method itself: pFedUL's are fields here, so they have flags."""
-        method, own = METHODS.parse(self.method)
-        return self.plan_options(seed) if method.does.plans else own
+        return self.plan_options(seed) if self.entry.does.plans else METHODS.parse(self.method)[1]
 
     def plan_options(self, seed: int) -> PlanOptions:
         """The options of the plan; `seed` is the run's, used if the request has none."""
-        return PlanOptions(
-            alpha=self.alpha,
-            correction=self.correction_spec(),
-            scores=self.scores,
-            intensity=self.intensity,
-            layers=self.layers,
-            at_least=self.at_least,
-            fisher_noise=self.fisher_noise,
-            seed=seed if self.seed is None else self.seed,
-        )
+        same = {spec.name: getattr(self, spec.name) for spec in fields(PlanOptions)}
+        same["seed"] = seed if self.seed is None else self.seed
+        return PlanOptions(**{**same, "correction": self.correction_spec()})
 
     def recalibration(self) -> Recalibration | None:
         """How remaining clients recalibrate; None if they do not."""
-        method = self._method
-        if self.no_recalibration or not (method.does.recalibrates or self.recalibrate):
-            return None
-        return self.refitting()
+        wanted = self.recalibrate or self.entry.does.recalibrates
+        return self.refitting() if wanted and not self.no_recalibration else None
 
     @property
     def resets_statistics(self) -> bool:
         """Whether shared normalisation statistics must be estimated again."""
-        return self._method.does.plans and self._correction.resets_statistics
+        return self.entry.does.plans and self._correction.resets_statistics
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""
@@ -184,7 +173,7 @@ class ForgetOptions:
     @property
     def _epochs(self) -> int | None:
         """None is thorough: see `Recalibration`."""
-        thorough = self._method.does.plans and self._correction.record == "contributions"
+        thorough = self.entry.does.plans and self._correction.record == "contributions"
         return self.recalibration_epochs or (None if thorough else PAPERS_EPOCHS)
 
     def as_json(self) -> dict[str, Any]:
@@ -193,7 +182,7 @@ class ForgetOptions:
         Options of the plan are left out if the method makes none.
         """
         values = {**asdict(self), "recalibration_epochs": self._epochs}
-        if not self._method.does.plans:
+        if not self.entry.does.plans:
             return {key: value for key, value in values.items() if key not in OF_PFEDUL}
         values = {key: value for key, value in values.items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from pfedul.evaluation import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
 from pfedul.store.ledger import Ledger
-from pfedul.store.requests import (
-    Request,
-    accuracies,
-    erased_at_client,
-    not_recalibrated,
-)
+from pfedul.store.requests import Request, accuracies, erased_at_client, not_recalibrated
 
 EVALUATION, ERASURE = "evaluation", "erasure"
 """Stages that are not a part of a method: one measures accuracies, the other is the same work for
@@ -28,6 +23,9 @@ class StageCost:
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+
+    def __add__(self, more: StageCost) -> StageCost:
+        return StageCost(self.seconds + more.seconds, self.cpu_seconds + more.cpu_seconds)
 
 
 @dataclass
@@ -52,14 +50,11 @@ class Costs:
 
         Wall time moves as a share, since workers run in parallel; CPU time moves as seconds.
         """
-        giver, taker = self.stages[source], self.stages.setdefault(to, StageCost())
+        giver = self.stages[source]
         moved = StageCost(share * giver.seconds, min(cpu_seconds, giver.cpu_seconds))
-        giver.seconds, giver.cpu_seconds = (
-            giver.seconds - moved.seconds,
-            giver.cpu_seconds - moved.cpu_seconds,
-        )
-        taker.seconds += moved.seconds
-        taker.cpu_seconds += moved.cpu_seconds
+        giver.seconds -= moved.seconds
+        giver.cpu_seconds -= moved.cpu_seconds
+        self.stages[to] = self.stages.get(to, StageCost()) + moved
 
 
 @dataclass(frozen=True)
@@ -93,24 +88,6 @@ class Outcome:
     state_sha256_after: str = ""
     bytes_uploaded: int = 0
 
-    @staticmethod
-    def from_json(
-        values: Mapping[str, Any],
-        before: Mapping[str, float],
-        after: Mapping[str, float],
-        not_recalibrated: Sequence[str],
-        erased_at_client: Mapping[str, str],
-    ) -> Outcome:
-        """The inverse of `as_json`; the metrics are computed again."""
-        names = {spec.name for spec in fields(Outcome)}
-        known = {key: value for key, value in values.items() if key in names}
-        for key in ("targets", "notes"):
-            known[key] = tuple(known[key])
-        known["not_recalibrated"] = tuple(not_recalibrated)
-        known["erased_at_client"] = erased_at_client
-        known["stages"] = {name: StageCost(**cost) for name, cost in known["stages"].items()}
-        return Outcome(**{**known, "before": before, "after": after})
-
     def as_json(self) -> dict[str, Any]:
         """Plain data, with the personal metrics (Eq. 14 and 15) computed."""
         values = asdict(self)
@@ -128,24 +105,23 @@ class Outcome:
 def read_outcome(ledger: Ledger, request: Request) -> Outcome:
     """The outcome from the ledger, with figures of those clients that are still in the run."""
     assert request.outcome is not None
-    before, after = accuracies(ledger, request)
-    return Outcome.from_json(
-        request.outcome,
-        before=before,
-        after=after,
-        not_recalibrated=not_recalibrated(ledger, request),
-        erased_at_client=erased_at_client(ledger, request),
-    )
+    names = {spec.name for spec in fields(Outcome)}
+    values = {key: value for key, value in request.outcome.items() if key in names}
+    values["targets"], values["notes"] = tuple(values["targets"]), tuple(values["notes"])
+    values["stages"] = {name: StageCost(**cost) for name, cost in values["stages"].items()}
+    values["before"], values["after"] = accuracies(ledger, request)
+    values["not_recalibrated"] = tuple(not_recalibrated(ledger, request))
+    values["erased_at_client"] = erased_at_client(ledger, request)
+    return Outcome(**values)
 
 
 def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION,)) -> StageCost:
     """The cost of a removal without evaluation.
 
     >>> spent({"plan": StageCost(1, 2), "evaluation": StageCost(3, 4)})
-    StageCost(seconds=1, cpu_seconds=2)
+    StageCost(seconds=1.0, cpu_seconds=2.0)
     """
-    counted = [cost for name, cost in stages.items() if name not in leave_out]
-    return StageCost(sum(c.seconds for c in counted), sum(c.cpu_seconds for c in counted))
+    return sum((cost for name, cost in stages.items() if name not in leave_out), StageCost())
 
 
 def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
@@ -154,7 +130,7 @@ def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
     That of pFedUL is the unit in which budgets of other methods are given.
 
     >>> spent_by_method({"plan": StageCost(1, 2), "erasure": StageCost(3, 4)})
-    StageCost(seconds=1, cpu_seconds=2)
+    StageCost(seconds=1.0, cpu_seconds=2.0)
     """
     return spent(stages, (EVALUATION, ERASURE))
 
@@ -166,10 +142,4 @@ def added(one: Mapping[str, StageCost], two: Mapping[str, StageCost]) -> dict[st
     {'plan': StageCost(seconds=4, cpu_seconds=6)}
     """
     none = StageCost()
-    return {
-        name: StageCost(
-            one.get(name, none).seconds + two.get(name, none).seconds,
-            one.get(name, none).cpu_seconds + two.get(name, none).cpu_seconds,
-        )
-        for name in dict.fromkeys([*one, *two])
-    }
+    return {name: one.get(name, none) + two.get(name, none) for name in {**one, **two}}

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from pfedul.base.tensors import Tensors
-from pfedul.personalization import Recalibration
 from pfedul.personalization.recalibration import shared_statistics
-from pfedul.protocol import (
-    MEASURING,
-    MEASURING_CPU,
-    Check,
-    OnStage,
-    Reply,
-    Task,
-)
+from pfedul.protocol import MEASURING, MEASURING_CPU, Check, OnStage, Reply, Task
 from pfedul.run.run import Run
-from pfedul.server.checks import Rules, check_personal
+from pfedul.server.checks import check_personal
 from pfedul.server.mean import StreamingMean
 from pfedul.store.requests import Request, not_recalibrated, read_requests, recalibration_rows
-from pfedul.unlearn.options import options_of
+from pfedul.unlearn.options import ForgetOptions, options_of
 from pfedul.unlearn.outcome import EVALUATION
 from pfedul.unlearn.stage import Stages
 
@@ -30,7 +21,7 @@ RECALIBRATION = "recalibration"
 
 @dataclass
 class Recalibrated:
-    """The result: shared tensors, accuracies where clients sent them, and who failed."""
+    """The result: shared tensors, accuracies of the clients that did, and who failed."""
 
     shared: Tensors
     accuracies: dict[str, float] = field(default_factory=dict)
@@ -39,24 +30,22 @@ class Recalibrated:
 
 def recalibrate(
     stages: Stages,
-    how: Recalibration,
+    options: ForgetOptions,
     clients: Sequence[str],
     corrected: Tensors,
-    *,
     request: int,
-    seed: int | None,
-    statistics: bool = False,
 ) -> Recalibrated:
-    """One broadcast, then local work; new personal parts are staged.
+    """One broadcast, then local work; new personal parts are staged. Nothing, if not asked for.
 
-    With `statistics`, shared normalisation statistics that the correction made stale come
-    first, as the mean of what the clients estimate again: personal parts must be fitted to
-    what they will be used with.
+    Shared normalisation statistics that the correction made stale come first, as the mean of
+    what the clients estimate again: personal parts must be fitted to what they will be used with.
     """
-    run, result = stages.run, Recalibrated(corrected)
-    if statistics:
+    run, result, how = stages.run, Recalibrated(corrected), options.recalibration()
+    if how is None:
+        return result
+    if options.resets_statistics:
         result.shared = _with_statistics(stages, clients, corrected, request)
-    task = Task("recalibrate", request, recalibration=how, measured=True, seed=seed)
+    task = Task("recalibrate", request, recalibration=how, measured=True, seed=options.seed)
     measuring = Measuring()
     replies = stages.ask(
         RECALIBRATION,
@@ -84,16 +73,15 @@ def _with_statistics(
         return corrected
     like = {name: run.shared[name] for name in names}
     rules = replace(run.rules(), personal={}, held=False)
-    check = partial(_check_statistics, rules, like)
+
+    def check(reply: Reply, client: str) -> str | None:
+        return check_personal(reply, rules, client, like)
+
     mean: StreamingMean | None = None
     for reply in stages.ask(RECALIBRATION, Task("statistics", request), clients, corrected, check):
         mean = mean or StreamingMean(like)
         mean.add(reply.shared, reply.samples)
     return corrected if mean is None else {**corrected, **mean.result()}
-
-
-def _check_statistics(rules: Rules, like: Tensors, reply: Reply, client: str) -> str | None:
-    return check_personal(reply, rules, client, like)
 
 
 def _check(run: Run) -> Check:

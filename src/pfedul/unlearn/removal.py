@@ -28,7 +28,6 @@ from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.erasure import erase
-from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
 from pfedul.unlearn.outcome import ERASURE, Outcome
@@ -110,16 +109,17 @@ def _remove(removal: Removal) -> None:
     before = _known_accuracies(removal) or stages.accuracies(removal.remaining, run.shared)
     ctx, result = _unlearn(removal)
     _stage_result(run, result)
-    recalibrated = _recalibrate(removal, result.shared)
+    recalibrated = recalibrate(
+        stages, removal.options, removal.present, result.shared, removal.request.number
+    )
     sha256_before = digest_of(run.store.ledger, SHARED_FILE)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal)
-    after = recalibrated.accuracies
-    unknown = [client for client in removal.remaining if client not in after]
-    after = after | stages.accuracies(unknown, recalibrated.shared)
+    after = _accuracies_after(removal, recalibrated)
     _refuse_ruin(removal, before, after)
     both = [client for client in before if client in after]
-    counts = ctx.account.counts
+    counts, broadcast = ctx.account.counts, run.clusters.served_bytes(recalibrated.shared)
+    recalibrating = removal.options.recalibration() is not None
     outcome = Outcome(
         request=removal.request.number,
         targets=removal.targets,
@@ -132,11 +132,11 @@ def _remove(removal: Removal) -> None:
         after={client: after[client] for client in both},
         stages=stages.costs.stages,
         rounds=counts.rounds,
-        bytes_broadcast=counts.bytes_broadcast + _broadcast_size(removal, recalibrated),
+        bytes_broadcast=counts.bytes_broadcast + broadcast * len(recalibrated.accuracies),
         bytes_uploaded=counts.bytes_uploaded,
         shared_sha256_before=str(sha256_before),
         shared_sha256_after=sha256_after,
-        not_recalibrated=_not_recalibrated(removal, recalibrated),
+        not_recalibrated=(*recalibrated.missing, *removal.away) if recalibrating else (),
         notes=(*removal.notes, *result.notes),
         state_sha256_after=run.store.state_digest(),
     )
@@ -148,7 +148,7 @@ def _remove(removal: Removal) -> None:
 
 def _unlearn(removal: Removal) -> tuple[Context, Result]:
     """What the method makes of the shared tensors."""
-    method = METHODS.parse(removal.options.method)[0]
+    method = removal.options.entry
     own = removal.options.method_options(removal.run.settings.seed)
     ctx, stages = context_of(removal), removal.stages
     stage = "plan" if method.does.plans else "unlearning"
@@ -210,36 +210,7 @@ def _stage_result(run: Run, result: Result) -> None:
     run.store.keep([])  # what clients recalibrate is the new personal part
 
 
-# Stage 3 and what follows it
-
-
-def _recalibrate(removal: Removal, corrected: Tensors) -> Recalibrated:
-    how = removal.options.recalibration()
-    if how is None:
-        return Recalibrated(corrected)
-    return recalibrate(
-        removal.stages,
-        how,
-        removal.present,
-        corrected,
-        request=removal.request.number,
-        seed=removal.options.seed,
-        statistics=removal.options.resets_statistics,
-    )
-
-
-def _not_recalibrated(removal: Removal, recalibrated: Recalibrated) -> tuple[str, ...]:
-    if removal.options.recalibration() is None:
-        return ()
-    return (*recalibrated.missing, *removal.away)
-
-
-def _broadcast_size(removal: Removal, recalibrated: Recalibrated) -> int:
-    """Bytes of the corrected tensors, once for each client that replied."""
-    if removal.options.recalibration() is None:
-        return 0
-    size = removal.run.clusters.served_bytes(recalibrated.shared)
-    return size * (len(removal.present) - len(recalibrated.missing))
+# What follows stage 3
 
 
 def _erase(removal: Removal) -> dict[str, int]:
@@ -261,14 +232,19 @@ def _known_accuracies(removal: Removal) -> dict[str, float]:
     return known if len(known) == len(removal.remaining) else {}
 
 
+def _accuracies_after(removal: Removal, recalibrated: Recalibrated) -> dict[str, float]:
+    known = recalibrated.accuracies
+    unknown = [client for client in removal.remaining if client not in known]
+    return known | removal.stages.accuracies(unknown, recalibrated.shared)
+
+
 def _refuse_ruin(removal: Removal, before: Mapping[str, float], after: Mapping[str, float]) -> None:
     """Divergence need not show in the tensors: large values overflow when they are used."""
     answering = set(removal.remaining) - removal.stages.silent
     if before and answering and not after:
-        name = METHODS.parse(removal.options.method)[0].name
         raise MethodFailed(
-            f"The method '{name}' diverged: with its result no remaining client has finite "
-            "figures. The run is as it was; try smaller steps, or another method."
+            f"The method '{removal.options.entry.name}' diverged: with its result no remaining "
+            "client has finite figures. The run is as it was; try smaller steps, or another method."
         )
 
 

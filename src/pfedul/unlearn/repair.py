@@ -44,8 +44,7 @@ def _repair_round(run: Run, stages: Stages, request: Request, number: int, total
         finally:
             run.store.drop()
             run.store.commit()
-        if not run.engine.in_process:
-            cost.cpu_seconds += sum(reply.cpu_seconds for reply in result.accepted)
+        cost.cpu_seconds += sum(map(run.cpu_elsewhere, result.accepted))
     stages.on_stage("repair", number, total)
 
 

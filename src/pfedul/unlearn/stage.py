@@ -46,18 +46,15 @@ class Stages:
                 self.on_stage(stage, done, total)
 
             def refuse(refusal: Refusal) -> None:
-                self._refuse(refusal)
+                self.run.note_refusal(refusal)
+                if refusal.silent:
+                    self.silent.add(refusal.client)
                 if on_refusal is not None:
                     on_refusal(refusal)
 
             replies = self.run.ask(task, clients, shared, check, on_reply=hear, on_refusal=refuse)
             with closing(replies):
                 yield from replies
-
-    def _refuse(self, refusal: Refusal) -> None:
-        self.run.note_refusal(refusal)
-        if refusal.silent:
-            self.silent.add(refusal.client)
 
     def accuracies(self, clients: Sequence[str], shared: Tensors) -> dict[str, float]:
         """Accuracies with the newest personal parts, on the clients' own test samples."""

@@ -3,10 +3,7 @@
 This is how every rival method works on a personalised federation (Table 3 of the paper):
 gradients pass through the personal part, but only shared parameters are updated. Modules with
 personal tensors are in eval mode, so their statistics do not change. With Ditto the shared
-tensors are a whole model, and the local one is not used.
-
-The client function is `train_shared`; `fine_tuned` plays rounds of it. `with_noise` and
-`weight_matrices` are further helpers that several methods use.
+tensors are a whole model, and the local one is not used. Further helpers of several methods follow.
 """
 
 from __future__ import annotations
@@ -148,10 +145,7 @@ TRAIN_SHARED = {"train-shared": train_shared}
 
 
 def fine_tuned(ctx: Context, shared: Tensors, rounds: int, epochs: int | None = None) -> Tensors:
-    """Rounds over the remaining clients that train the shared tensors alone.
-
-    The default for `epochs` is the local epochs of ordinary training.
-    """
+    """Rounds over the remaining clients; `epochs` default to the local epochs of training."""
     how = SharedTraining(epochs or ctx.settings.local_epochs)
 
     def step(_number: int, before: Tensors) -> Tensors:

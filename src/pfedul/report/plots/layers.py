@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.errors import PfedulError
-from pfedul.unlearn.pfedul.plan import Plan
+from pfedul.unlearn.pfedul.result import Plan
 
 CHOSEN, OTHER = "#d55e00", "#0072b2"
 """Orange and blue of the Okabe-Ito palette."""

@@ -1,7 +1,8 @@
 """The unlearning methods, one file each: all that `pfedul forget --method` knows.
 
-The list is in the order of tables. To add a method: a file, and an import and an entry here;
-another package registers its own through the entry-point group `pfedul.methods`.
+docs/methods-notes.md says how each was adapted, where it differs from its paper or published
+code, and why. The list is in the order of tables. To add a method: a file, and an import and an
+entry here; another package registers its own through the entry-point group `pfedul.methods`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Budgeted retraining: retraining that is stopped at the CPU time that pFedUL would use.
 
-A control for what speed is worth: if training from scratch for as long does as well, nothing
-was gained. Rounds are of one local epoch; when the rest of the budget is less than a round, each
-client trains on as many batches as fit. What clients and batches take is found out by a few
-short rounds that are thrown away, and corrected by every round that was really trained. These
-trials are not paid for, nor are making the folder of the new federation and reading it back:
-pFedUL has nothing of the kind, and the question is what training could do in its time.
+A control for what speed is worth. Rounds are of one local epoch; when the rest of the budget is
+less than a round, each client trains on as many batches as fit. What clients and batches take is
+estimated by a few short rounds that are thrown away and not counted, and corrected by every round
+that was really trained.
 
 CPU time is measured, so the same request does not end with the same bits, and a killed
 one starts over. `rounds` and `steps` in place of a budget make it repeatable.
@@ -24,7 +22,7 @@ import numpy as np
 from pfedul.base.options import option
 from pfedul.errors import PfedulError
 from pfedul.personalization.local import count_batches
-from pfedul.protocol import Reply, RoundResult, Task
+from pfedul.protocol import Reply, Task
 from pfedul.run.retrained import open_recipe
 from pfedul.run.run import Run
 from pfedul.run.training import participants, play_round
@@ -34,16 +32,13 @@ from pfedul.store.paths import SHARED_FILE
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.retrain import as_failure_of, count, recipe_of, result_of
-from pfedul.unlearn.pfedul.method import check_record, make_plan
+from pfedul.unlearn.pfedul.method import check_record, plan_for
 from pfedul.unlearn.pfedul.result import PlanOptions
 
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    """`times` pFedUL's CPU time, which is measured on the spot unless `cpu_seconds` gives it.
-
-    `rounds` of one epoch and one more of `steps` batches, in place of a budget.
-    """
+    """A multiple of pFedUL's CPU time, or rounds and batches in place of a budget."""
 
     times: float = option(1.0, "Multiple of pFedUL's CPU time.", above=0)
     cpu_seconds: float | None = option(
@@ -73,6 +68,11 @@ class Training:
     batches: int = 0
     seen: list[MeasuredRound] = field(default_factory=list)
 
+    @property
+    def used(self) -> float:
+        """CPU seconds so far."""
+        return self.ctx.account.meter.spent().cpu_seconds
+
     def next_clients(self) -> list[str]:
         return participants(self.made, self.made.rounds + 1)
 
@@ -83,40 +83,27 @@ class Training:
 
     def round(self, steps: int | None = None) -> None:
         """One more round: an epoch, or the first `steps` batches of one."""
-        clients, before = self.next_clients(), self.ctx.account.meter.spent().cpu_seconds
+        clients, before, account = self.next_clients(), self.used, self.ctx.account
         result = play_round(self.made, clients, epochs=1, steps=steps)
-        self.ctx.account.meter.elsewhere += self._elsewhere(result)
-        self.ctx.account.refused |= {refusal.client for refusal in result.refused}
+        account.meter.elsewhere += sum(map(self.made.cpu_elsewhere, result.accepted))
+        account.refused |= {refusal.client for refusal in result.refused}
         count(self.ctx, self.made, 1, len(clients), len(result.accepted))
-        self._note(clients, steps, self.ctx.account.meter.spent().cpu_seconds - before)
+        self._note(clients, steps, self.used - before)
         self.batches += self.seen[-1].batches
         self.whole += steps is None
         self.short += steps is not None
 
     def try_out(self, clients: Sequence[str], steps: int | None) -> None:
         """A round with a few of the clients that leaves nothing but what it cost."""
-        made, store = self.made, self.made.store
-        rules = replace(made.rules(), min_replies=1)
-        before = self.ctx.account.meter.spent().cpu_seconds
+        made, before = self.made, self.used
+        rules, stage = replace(made.rules(), min_replies=1), made.personal_place.stage
         result = run_round(
-            made.ask,
-            made.rounds + 1,
-            clients,
-            made.shared,
-            rules,
-            made.personal_place.stage,
-            epochs=1,
-            steps=steps,
+            made.ask, made.rounds + 1, clients, made.shared, rules, stage, epochs=1, steps=steps
         )
-        store.stage(SHARED_FILE, result.shared)
-        spent = self.ctx.account.meter.spent().cpu_seconds - before + self._elsewhere(result)
-        self._note(clients, steps, spent)
-        store.drop()
-
-    def _elsewhere(self, result: RoundResult) -> float:
-        """CPU seconds of other processes."""
-        inside = self.made.engine.in_process
-        return 0.0 if inside else sum(reply.cpu_seconds for reply in result.accepted)
+        made.store.stage(SHARED_FILE, result.shared)
+        elsewhere = sum(map(made.cpu_elsewhere, result.accepted))
+        self._note(clients, steps, self.used - before + elsewhere)
+        made.store.drop()
 
     def _note(self, clients: Sequence[str], steps: int | None, cpu_seconds: float) -> None:
         batches = sum(min(size, steps or size) for size in self.sizes(clients))
@@ -150,9 +137,8 @@ def _train(training: Training, options: BudgetOptions) -> str:
     usual = _cost_of_pfedul(ctx) if options.cpu_seconds is None else options.cpu_seconds
     budget = options.times * usual
     spend(training, budget)
-    used = ctx.account.meter.spent().cpu_seconds
     asked = f"a budget of {budget:.3g} CPU seconds ({options.times:g} x {usual:.3g})"
-    return f"{asked}, of which {used:.3g} were used: {training.words()}"
+    return f"{asked}, of which {training.used:.3g} were used: {training.words()}"
 
 
 def _train_fixed(training: Training, rounds: int, steps: int) -> None:
@@ -169,7 +155,7 @@ def spend(training: Training, budget: float) -> None:
         learn_prices(training)
     while True:
         sizes = training.sizes(training.next_clients())
-        left, prices = budget - ctx.account.meter.spent().cpu_seconds, fitted_prices(training.seen)
+        left, prices = budget - training.used, fitted_prices(training.seen)
         whole = prices.of_round(sizes) <= left
         steps = None if whole else prices.most_steps(sizes, left)
         if steps == 0:
@@ -211,7 +197,7 @@ def _cost_of_pfedul(ctx: Context) -> float:
 
     with ctx.account.meter.paused():
         started = time.process_time()
-        plan = make_plan(ctx, PlanOptions(seed=ctx.seed))
+        plan = plan_for(run, ctx.targets, PlanOptions(seed=ctx.seed))
         corrected = ctx.finite(plan.apply(ctx.shared))
         for reply in run.ask(task, ctx.remaining, corrected, check, on_reply=book):
             run.personal_place.stage(reply)
@@ -225,7 +211,7 @@ def check(ctx: Context, options: BudgetOptions) -> None:
     if options.fixed or options.cpu_seconds is not None:
         return
     try:
-        check_record(ctx, PlanOptions())
+        check_record(ctx.run, PlanOptions())
     except PfedulError as error:
         raise PfedulError(
             f"{str(error).rstrip('.')}; or give the budget that pFedUL's time would be: "

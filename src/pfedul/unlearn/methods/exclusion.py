@@ -1,16 +1,14 @@
 """One-shot exclusion: the last round's mean again, without what the targets sent.
 
-A control, and the deep-model reading of MUFC's "drop the client's summary and run the
-server again" (Pan et al., ICLR 2023, which is about K-means). It is also the model that
-PGA starts from. Only the last round is undone; what the targets did in earlier ones is
-in everybody's upload. Clients that did not take part in the last round are not in its
-mean, here as there.
+A control, after MUFC (Pan et al., ICLR 2023, which is about K-means), and the model that PGA
+starts from. Only the last round is undone: what the targets did earlier is in everybody's upload.
 """
 
 from __future__ import annotations
 
 from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
+from pfedul.records.uploads import last_upload
 from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
@@ -19,7 +17,7 @@ from pfedul.unlearn.context import Context
 def unlearn(ctx: Context, _options: NoOptions) -> Result:
     mean = StreamingMean(dict(ctx.shared))
     for client in _of_last_round(ctx, ctx.remaining):
-        upload = ctx.last_upload(client)
+        upload = ctx.record(last_upload, client)
         assert upload is not None
         mean.add(upload[1], ctx.samples(client))
     idle = set(ctx.targets) - set(_of_last_round(ctx, ctx.targets))
@@ -37,9 +35,8 @@ def check(ctx: Context, _options: NoOptions) -> None:
 
 
 def _of_last_round(ctx: Context, clients: tuple[str, ...]) -> list[str]:
-    found = {client: ctx.last_upload(client) for client in clients}
-    last = ctx.rounds
-    return [client for client, upload in found.items() if upload and upload[0] == last]
+    uploads = {client: ctx.record(last_upload, client) for client in clients}
+    return [client for client, upload in uploads.items() if upload and upload[0] == ctx.rounds]
 
 
 EXCLUSION = Method(

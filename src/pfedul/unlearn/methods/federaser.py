@@ -3,15 +3,8 @@
 Liu et al., IWQoS 2021. From the model before training, the first round is repeated from
 what the remaining clients then sent. Of every `interval`-th round after it, each client
 that took part trains the new model for a few epochs, and its update is stretched to the
-length that its update of that round had.
-
-As published, every update of those rounds is kept; only lengths are read of all but the
-first. Where text and code differ, ours follows the text: each client is calibrated on its
-own (the code averages first), and lengths are measured from the tensors that clients were
-given (the code measures from those that the round ended with, which are several times as
-near: `against=after`). The text's further factor 1/(K-1) would shrink every step and is
-left out, as in the code. Statistics of normalisation have no length to stretch: they are
-the plain mean of what clients send. Personal parts are those of the request and stand still.
+length that its update of that round had. Statistics of normalisation have no length to
+stretch: they are the plain mean of what clients send.
 """
 
 from __future__ import annotations
@@ -27,19 +20,17 @@ from pfedul.base.tensors import Tensors, norm
 from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
 from pfedul.server.mean import StreamingMean
+from pfedul.store.tables import participants_of
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
-_TINY = 1e-12
-"""An update of no length has no direction either, and is left as it is."""
+_TINY = 1e-12  # an update of no length has no direction either, and is left as it is
 
 
 @dataclass(frozen=True)
 class FedEraserOptions:
-    """Every `interval`-th round is replayed, with `ratio` times the local epochs; `norms`: lengths
-    of each tensor or of the whole update, `against` the tensors before or after its round.
-    """
+    """Which rounds are replayed, for how long, and what the old step lengths are."""
 
     interval: int = option(2, "Replay every interval-th round.", at_least=1)
     ratio: float = option(0.5, "Local epochs, as a share of those of training.", above=0)
@@ -68,8 +59,8 @@ def unlearn(ctx: Context, options: FedEraserOptions) -> Result:
 
 
 def _lengths_of_all(ctx: Context) -> dict[str, Lengths]:
-    found = {client: ctx.record(read_lengths, client) for client in ctx.remaining}
-    return {client: own for client, own in found.items() if own is not None}
+    lengths = {client: ctx.record(read_lengths, client) for client in ctx.remaining}
+    return {client: own for client, own in lengths.items() if own is not None}
 
 
 def _first_round(ctx: Context) -> Tensors:
@@ -121,7 +112,7 @@ def calibrated(before: Tensors, after: Tensors, wanted: Mapping[str, float], nor
 
 def check(ctx: Context, _options: FedEraserOptions) -> None:
     """The replay begins with round 1: lengths of later rounds alone are of no use."""
-    first = [client for client in ctx.remaining if client in ctx.history.participants(1)]
+    first = set(ctx.remaining) & ctx.history(participants_of, 1).keys()
     if any(ctx.record(first_upload, client) is None for client in first):
         raise PfedulError(
             "The norms record was erased with an earlier request (--forget-records all, or a "

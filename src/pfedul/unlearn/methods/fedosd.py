@@ -5,14 +5,7 @@ they are not recognised, and the remaining clients compute an ordinary update; t
 targets' update is projected onto what is orthogonal to all of the others', given
 its old length again, and applied. Post-training then lets the remaining clients
 train on, without the part of their updates along the way back to the old model.
-
-What differs from the published code. Its pseudo-inverse leaves small singular
-values as they are, where they must become zero, and works in single precision; ours
-is in double. Its README's rate of 1e-6 makes post-training stand still; ours is a
-share of the training rate. It weighs clients alike, ours by samples as everywhere.
-Its 100 + 100 rounds are meant for 2000 rounds of training: 10 + 10 here, or
-forgetting would take longer than retraining. Normalisation statistics stand still,
-so all gradients are of one and the same function; the authors' models have none.
+Normalisation statistics do not move, so all gradients are of one and the same function.
 """
 
 from __future__ import annotations
@@ -39,11 +32,7 @@ NOTHING_LEFT = 1e-6
 
 @dataclass(frozen=True)
 class OSDOptions:
-    """`rounds` of unlearning at rate `lr`, then `recovery` rounds at `recovery_lr`.
-
-    Both rates are shares of that of training. Without its momentum, a share of one is
-    still a fraction of an ordinary step.
-    """
+    """Unlearning, then recovery; without momentum a rate of 1 is less than an ordinary step."""
 
     rounds: int = option(10, "Rounds of unlearning.", at_least=1)
     lr: float = option(1.0, "Rate of unlearning, as a share of that of training.", above=0)
@@ -72,8 +61,7 @@ def unlearned(ctx: Context, options: OSDOptions) -> tuple[Tensors, list[float]]:
         moved = ctx.tied({**shared, **moved})
         return {**moved, HEALTH: torch.cat([health, torch.tensor([share]).double()])}
 
-    none_yet = torch.zeros(0, dtype=torch.float64)
-    state = {**ctx.shared, HEALTH: none_yet}
+    state = {**ctx.shared, HEALTH: torch.zeros(0, dtype=torch.float64)}
     shared, health = _parts(ctx.steps("unlearning", options.rounds, state, step))
     return shared, health.tolist()
 
@@ -91,8 +79,7 @@ def updates(ctx: Context, shared: Tensors, rate: float, epochs: int) -> tuple[Te
     start = flat(shared, ctx.parameters)
     how = {"epochs": epochs, "lr": rate, "momentum": 0.0, "statistics": False}
     total, samples = torch.zeros(len(start), dtype=torch.float64), 0
-    asked = ctx.ask("train-shared", ctx.targets, shared, {**how, "objective": "unlearn"})
-    for reply in asked:
+    for reply in ctx.ask("train-shared", ctx.targets, shared, {**how, "objective": "unlearn"}):
         total += (start - flat(reply.shared, ctx.parameters)).to(torch.float64) * reply.samples
         samples += reply.samples
     replies = ctx.ask("train-shared", ctx.remaining, shared, how, same_round=True)

@@ -2,15 +2,8 @@
 
 After round i the model with client u differs from that without it by the residual
 d^i = w_u (D_u^i - D^i) / (1 - w_u), and by nothing where u was not there. The method
-subtracts sum_i p_i d^i with p_i = ||D^i||^2 / sum_j ||D^j||^2, and adds noise.
-
-As published it keeps every update of every client; the weights have one denominator, so
-that a running sum for each client gives the same. The weights add up to one, so the
-correction is no longer than one round's residual, while the target's influence is a sum
-over rounds: `gamma` stretches it, and `residuals=sum` by the number of rounds as well, which
-makes the mean a sum.
-The noise that the paper's certificate asks for would leave nothing of a deep model, so
-that `sigma` is a plain number here and nothing is certified.
+subtracts sum_i p_i d^i with p_i = ||D^i||^2 / sum_j ||D^j||^2, and adds noise. The weights
+have one denominator, so a running sum for each client is enough.
 """
 
 from __future__ import annotations
@@ -31,10 +24,7 @@ from pfedul.unlearn.training import SCALES, with_noise
 
 @dataclass(frozen=True)
 class FedRecoveryOptions:
-    """`gamma` stretches the correction, which is the weighted mean of `residuals`, or their sum.
-
-    `sigma` is the noise, `scale=tensor` in units of each tensor's own standard deviation.
-    """
+    """The correction, gamma times the mean or the sum of the residuals, and its noise."""
 
     gamma: float = option(1.0, "Stretches the correction.", at_least=0)
     sigma: float = option(0.0, "Standard deviation of the noise.", at_least=0)
@@ -114,10 +104,6 @@ def _notes(ctx: Context, recorded: Sequence[str], total: Total) -> tuple[str, ..
     return tuple(notes)
 
 
-def check(ctx: Context, _options: FedRecoveryOptions) -> None:
-    ctx.require_record("sums")
-
-
 FEDRECOVERY = Method(
     name="fedrecovery",
     summary="subtract a weighted mean of what the target changed in each round",
@@ -132,5 +118,5 @@ FEDRECOVERY = Method(
     ),
     options=FedRecoveryOptions,
     needs=Needs(records=("sums",)),
-    check=check,
+    check=lambda ctx, _options: ctx.require_record("sums"),
 )

@@ -1,8 +1,7 @@
-"""Fine-tune: gradient ascent at the target, then rounds on the remaining clients.
+"""Fine-tune: GA-Naive's ascent at the target, then rounds on the remaining clients.
 
-A baseline of the pFedUL paper: GA-Naive's ascent and 10 rounds of fine-tuning. The paper
-gives no other number of local epochs for them than that of training, so they have as many.
-Only shared tensors are tuned; the remaining clients' personal parts stand still.
+A baseline of the pFedUL paper, which names no number of local epochs for these rounds: they have
+as many as training.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ from pfedul.unlearn.training import TRAIN_SHARED, fine_tuned
 
 @dataclass(frozen=True)
 class FineTuneOptions:
-    """`rounds` of `epochs` after `ascent` passes of ascent with `lr` and `clip`.
-
-    `epochs`: the local epochs of training unless given.
-    """
+    """The ascent, and the rounds after it."""
 
     rounds: int = option(10, "Rounds over the remaining clients after the ascent.", at_least=1)
     epochs: int | None = option(None, "Epochs of a round; those of training.", at_least=1)

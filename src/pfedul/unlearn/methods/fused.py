@@ -3,10 +3,7 @@
 Zhong et al., CVPR 2025, arXiv 2502.20709. One round finds the critical layers (eq. 11
 to 13): each client trains once from the shared tensors as they are, and layers are put
 in order of how far they then moved. On the first of them an adapter is trained by the
-remaining clients, everything else frozen. Unlike the published code the layers are found
-and not written down in advance, the sparse adapter of the paper is available as well as the code's
-LoRA, means are weighted, and normalisation statistics stand still. Personal tensors are
-never candidates, and stay as they are.
+remaining clients, everything else frozen.
 
 The result is merged: a run that kept the frozen tensors next to the adapter would still
 hold the target, for whoever drops the adapter. `pfedul.adapters` has the reversible pair.
@@ -43,12 +40,7 @@ from pfedul.unlearn.training import (
 
 @dataclass(frozen=True)
 class FusedOptions:
-    """`layers` at most have an adapter, trained for `rounds` of `epochs`.
-
-    `adapter`: `sparse` with a `density`, or `lora` with a `rank`. `cli`: who trains in the
-    round that finds the layers, all or remaining. `measure`: a layer's move is the sum
-    over its entries (the paper) or the mean. `lr`: that of training unless given.
-    """
+    """The adapter, how its layers are found, and how it is trained."""
 
     layers: int = option(4, "Layers with an adapter, at most.", at_least=1)
     rounds: int = option(10, "Rounds of training of the adapter.", at_least=1)
@@ -86,8 +78,7 @@ def candidates(ctx: Context) -> list[str]:
     Neither those of a normalisation nor biases, whatever their shape.
     """
     matrices = weight_matrices(ctx.model(), ctx.trained)
-    found = {name for names in matrices.values() for name in names}
-    return [name for name in ctx.trained if name in found]
+    return [name for name in ctx.trained if any(name in names for names in matrices.values())]
 
 
 def critical_layers(ctx: Context, options: FusedOptions) -> list[str]:
@@ -99,9 +90,8 @@ def critical_layers(ctx: Context, options: FusedOptions) -> list[str]:
 
 def moves(ctx: Context, options: FusedOptions) -> Tensors:
     """How far a round of training moves each candidate: Diff, the weighted mean over clients."""
-    clients = ctx.remaining
-    if options.cli == "all":
-        clients = tuple(sorted((*ctx.targets, *ctx.remaining)))
+    everybody = tuple(sorted((*ctx.targets, *ctx.remaining)))
+    clients = everybody if options.cli == "all" else ctx.remaining
     how = SharedTraining(ctx.settings.local_epochs, statistics=False)
 
     def step(_number: int, _state: Tensors) -> Tensors:
@@ -164,9 +154,8 @@ def train_adapter(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientRes
     options = options_from(AdapterTraining, how)
     values = {name: tensor.clone().requires_grad_() for name, tensor in extra.items()}
     with shared_model(job, statistics=False) as parameters, frozen(list(parameters.values())):
-        loss = _train_values(
-            job, options, {name: parameters[name].detach() for name in values}, values
-        )
+        base = {name: parameters[name].detach() for name in values}
+        loss = _train_values(job, options, base, values)
     return ClientResult({name: tensor.detach() for name, tensor in values.items()}, {"loss": loss})
 
 

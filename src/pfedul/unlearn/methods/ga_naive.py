@@ -1,10 +1,8 @@
 """GA-Naive: uniform gradient ascent on all shared layers, on the target's samples.
 
-A baseline of the pFedUL paper, which gives 20 rounds and nothing else. Here a round
-is one pass of the target over its own samples, through its own personal part, with
-the gradient turned round; several targets ascend from the same tensors and their
-results are averaged. The loss has no upper bound, so ascent with the rate of
-training ends in values that are not finite: gradients are clipped and steps are small.
+A baseline of the pFedUL paper. A round is one pass of the target over its own samples, through
+its own personal part; several targets ascend from the same tensors and their results are averaged.
+The loss has no upper bound, so gradients are clipped and steps are small.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """KNOT: train in clusters, and train only the target's cluster again (Su and Li, INFOCOM 2023).
 
-A training layout more than a way to unlearn: on a run that was trained with `--clusters`
-no tensor outside the target's cluster has seen the target. Its cluster goes back to its
-shared tensors from before the target's first round and repeats its rounds without it,
-each with those who took part in it then. All other clusters stay as they are, bit for bit.
-
-The paper's rounds are asynchronous and end in one model: a mean over clusters, or in the
-published code the best of them. Here rounds are synchronous and every client keeps its
-own cluster's tensors, as its personal part belongs to them. Personal parts stand
-still while their cluster is trained again, as for every other method. So is the assignment
-kept, which the target had a part in.
+On a run that was trained with `--clusters` no tensor outside the target's cluster has seen the
+target. Its cluster goes back to its shared tensors from before the target's first round and
+repeats its rounds without it, each with those who took part in it then. All other clusters stay
+as they are, bit for bit.
 """
 
 from __future__ import annotations
@@ -20,6 +14,7 @@ from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import last_checkpoint, read_checkpoint
 from pfedul.errors import PfedulError
+from pfedul.store.tables import first_round_of, participants_of, repaired_by
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
@@ -41,7 +36,7 @@ def unlearn(ctx: Context, _options: NoOptions) -> Result:
 
 def _first(ctx: Context, targets: Sequence[str]) -> int | None:
     """The first round that any of the targets took part in."""
-    rounds = [ctx.history.first_round(target) for target in targets]
+    rounds = [ctx.history(first_round_of, target) for target in targets]
     return min((number for number in rounds if number is not None), default=None)
 
 
@@ -68,8 +63,10 @@ def _before(ctx: Context, cluster: int, number: int) -> Tensors:
 
 def _round(ctx: Context, number: int, members: Sequence[str]) -> tuple[list[str], int]:
     """Which of these clients took part in a round of the run, and for how many epochs."""
-    replied = ctx.history.participants(number)
-    return [client for client in members if client in replied], ctx.history.epochs_of(number)
+    replied = ctx.history(participants_of, number)
+    repair = ctx.history(repaired_by, number) is not None
+    epochs = 1 if repair else ctx.settings.local_epochs
+    return [client for client in members if client in replied], epochs
 
 
 def check(ctx: Context, _options: NoOptions) -> None:

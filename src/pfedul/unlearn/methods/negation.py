@@ -1,15 +1,9 @@
 """NoT: turn the sign of the first shared layer, then let the remaining clients repair it.
 
-Khalil et al., CVPR 2025 (arXiv 2503.05657); no code of the authors was found. The
-pre-activations of the layer become their negatives, the largest change that leaves
-every norm as it was, so weight and bias change sign; a re-implementation turns the
-weight alone (`bias=False`). The first layer is the one that comes first when a
-sample passes through the model, never a normalisation.
-
-Nothing here is particular to the targets: what is forgotten is what re-training does
-not find again. Where what follows the layer is frozen (FedBN's normalisation
-expects the old sign), re-training may turn the sign back, which undoes it: the
-cosine between the layer before and after is noted.
+Khalil et al., CVPR 2025 (arXiv 2503.05657). The pre-activations of the layer become their
+negatives, the largest change that leaves every norm as it was. The first layer is the one that
+comes first when a sample passes through the model, never a normalisation. Re-training may turn
+the sign back, which undoes it: the cosine between the layer before and after is noted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""One more round: an ordinary round over the remaining clients, and nothing else.
+"""One more round over the remaining clients, and nothing else: a control.
 
-A control: whatever an audit sees after it, was not unlearned. Here shared tensors
-are trained for the local epochs of an ordinary round, with personal parts that stand
-still as for every other method.
+Whatever an audit sees after it was not unlearned.
 """
 
 from __future__ import annotations

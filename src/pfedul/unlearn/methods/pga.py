@@ -1,20 +1,10 @@
 """PGA: projected gradient ascent at the target, then rounds on the others (Halimi et al., 2022).
 
-The reference is the last round without the target's share in it. From there the
-target ascends on its own samples, through its own personal part, with clipped
-gradients; each step ends inside a ball round the reference, whose squared radius is
-a third of the mean squared distance to ten random models (squared, as in the
-published notebook). It stops once it is far enough from the target's last model, or
-after `ascent` passes. Then follow rounds of the remaining clients, of one epoch as in the
-notebook, where training has one as well.
-
-What differs. The notebook ends such a round after 51 batches, about half an epoch there.
-Clients weigh by their samples, not alike. What the model's author froze is in no
-distance: random models have other values there, and nobody can go that way. The notebook's
-distance to stop at (2.2) suits its one small model; ours is relative to the distance at the
-start, with the notebook's ratio of about five. The paper's stop at a validation
-accuracy would need samples at the server. Where the last round was without the
-target, or the tensors have been changed since, the reference is the tensors as they are.
+The reference is the last round without the target's share in it. From there the target ascends on
+its own samples, through its own personal part, with clipped gradients. Each step ends inside a
+ball round the reference, whose squared radius is a third of the mean squared distance to ten
+random models. It stops once it is far enough from the target's last model, relative to the
+distance at the start, or after `ascent` passes. Then follow rounds of the remaining clients.
 """
 
 from __future__ import annotations
@@ -34,7 +24,10 @@ from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.protocol import ClientResult
 from pfedul.records.base import round_residual
+from pfedul.records.uploads import last_upload
 from pfedul.server.mean import StreamingMean
+from pfedul.store.paths import SHARED_FILE
+from pfedul.store.tables import digest_of, first_round_of, participants_of, round_row
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import (
@@ -58,11 +51,7 @@ Uploads = Mapping[str, tuple[int, Tensors]]
 
 @dataclass(frozen=True)
 class PGAOptions:
-    """`rounds` of one epoch after `ascent` passes with `lr` (a share of training's) and `clip`.
-
-    `stop`: ascent ends when the squared distance to the target's last model is so many
-    times that at the start.
-    """
+    """The ascent, where it stops, and the rounds after it."""
 
     rounds: int = option(10, "Rounds of one epoch over the remaining clients.", at_least=1)
     ascent: int = option(5, "Passes of ascent over a target's samples, at most.", at_least=1)
@@ -73,8 +62,9 @@ class PGAOptions:
 
 def unlearn(ctx: Context, options: PGAOptions) -> Result:
     uploads = _uploads(ctx)
-    idle = [target for target in ctx.targets if target not in uploads]
-    notes = [f"PGA: {', '.join(idle)} {_NO_UPLOAD}"] if idle else []
+    idle = ", ".join(target for target in ctx.targets if target not in uploads)
+    nothing = "took part in no round, so that there is nothing to take back"
+    notes = [f"PGA: {idle} {nothing}"] if idle else []
     if not uploads:
         return Result(ctx.shared, notes=tuple(notes))
     reference, why_not = reference_model(ctx, uploads)
@@ -83,26 +73,20 @@ def unlearn(ctx: Context, options: PGAOptions) -> Result:
     return Result(fine_tuned(ctx, shared, options.rounds, epochs=1), notes=tuple(notes))
 
 
-_NO_UPLOAD = "took part in no round, so that there is nothing to take back"
-
-
 def _uploads(ctx: Context) -> dict[str, tuple[int, Tensors]]:
-    found = {target: ctx.last_upload(target) for target in ctx.targets}
-    return {target: upload for target, upload in found.items() if upload is not None}
+    uploads = {target: ctx.record(last_upload, target) for target in ctx.targets}
+    return {target: upload for target, upload in uploads.items() if upload is not None}
 
 
 def reference_model(ctx: Context, uploads: Uploads) -> tuple[Tensors, list[str]]:
     """The last round without the targets, else the tensors as they are and the reason."""
     samples, of_all = last_round(ctx, uploads)
+    as_they_are = "PGA starts from the tensors as they are"
     if not samples:
-        return ctx.shared, [
-            "PGA starts from the tensors as they are: they are not the mean of a round that "
-            "the target took part in"
-        ]
+        why = "they are not the mean of a round that the target took part in"
+        return ctx.shared, [f"{as_they_are}: {why}"]
     if sum(samples.values()) == of_all:
-        return ctx.shared, [
-            "PGA starts from the tensors as they are: nobody else took part in the last round"
-        ]
+        return ctx.shared, [f"{as_they_are}: nobody else took part in the last round"]
     parts = [(count, uploads[target][1]) for target, count in samples.items()]
     return without_parts(ctx.shared, parts, of_all), []
 
@@ -112,9 +96,10 @@ def last_round(ctx: Context, uploads: Uploads) -> tuple[dict[str, int], int]:
 
     No targets, if the tensors are not such a mean: another request has changed them since.
     """
-    if not ctx.history.shared_is_last_mean:
+    mean = ctx.history(round_row, ctx.rounds).shared_sha256
+    if ctx.history(digest_of, SHARED_FILE) != mean:
         return {}, 0
-    there = ctx.history.participants(ctx.rounds)
+    there = ctx.history(participants_of, ctx.rounds)
     took_part = [target for target, (at, _) in uploads.items() if at == ctx.rounds]
     return {target: there[target] for target in took_part}, sum(there.values())
 
@@ -132,12 +117,11 @@ def without_parts(shared: Tensors, parts: list[tuple[int, Tensors]], of_all: int
 
 def square_radius(ctx: Context, reference: Tensors) -> float:
     """A third of the mean squared distance to random models."""
-    names = ctx.trained
     distances = []
     for number in range(RANDOM_MODELS):
         seed = derive_seed(ctx.seed, "unlearn", ctx.request, "random model", number)
-        random = read_tensors(ctx.random_model(seed), names)
-        distances.append(square_distance(reference, random, names))
+        random = read_tensors(ctx.random_model(seed), ctx.trained)
+        distances.append(square_distance(reference, random, ctx.trained))
     return SHARE_OF_DISTANCE * sum(distances) / RANDOM_MODELS
 
 
@@ -158,9 +142,8 @@ def ascended(
                 limit=options.stop * square_distance(reference, own, names),
             )
             extra = {name: own[name] for name in names}
-            asked = ctx.ask(
-                "projected-ascent", [target], reference, how, extra, same_round=position > 0
-            )
+            same = position > 0
+            asked = ctx.ask("projected-ascent", [target], reference, how, extra, same_round=same)
             for reply in asked:
                 total.add(reply.shared, reply.samples)
                 report.append([reply.metrics[name] for name in _REPORTED])
@@ -183,7 +166,8 @@ def _line(target: str, steps: float, bound: float, stopped: float) -> str:
 def check(ctx: Context, _options: PGAOptions) -> None:
     """Refuse where the target took part, and yet its last upload is gone."""
     for target in ctx.targets:
-        if ctx.last_upload(target) is None and ctx.history.first_round(target) is not None:
+        took_part = ctx.history(first_round_of, target) is not None
+        if took_part and ctx.record(last_upload, target) is None:
             raise PfedulError(
                 f"The last upload of {target} is not kept any more: an earlier request deleted "
                 "it; train another round first, or choose another method ('pfedul methods')."
@@ -244,11 +228,7 @@ class _Walk:
             parameter.copy_(middle + (parameter - middle) * factor)
 
     def metrics(self) -> dict[str, float]:
-        return {
-            "steps": float(self.steps),
-            "steps_bound": float(self.steps_bound),
-            "stopped": float(self.stopped),
-        }
+        return {name: float(getattr(self, name)) for name in _REPORTED}
 
 
 PGA = Method(

@@ -1,16 +1,12 @@
 """Retrain: the run's own configuration, from its own initial tensors, without the targets.
 
-What every other method is measured against. It is trained with the run's seed, so
-initial weights and the draws of the remaining clients are those of the run: what comes out
-is, bit for bit, the federation that these clients would have made by themselves. Only who
-takes part in a round of partial participation differs, where a target was among them.
-As oracles do, it does not repeat that a client joined late or that rounds repaired
-an earlier removal.
+What every other method is measured against. With the run's seed the result is, bit for bit, the
+federation that the remaining clients would have made by themselves; only who takes part in
+a round of partial participation differs, where a target was among them.
 
-It trains an ordinary run of the remaining clients, in a folder of its own among the notes of
-the request, on the run's engine. Personal parts start over as well, so nothing of the old
-shared tensors comes back through them. All records are of the training that is replaced, and
-go with it: those of the new one would not fit the ledger, whose rounds stay the old ones.
+It trains an ordinary run in a folder of its own among the notes of the request, on the run's
+engine. Personal parts start over as well. All records describe the old training and are erased:
+those of the new one would not fit the ledger, whose rounds stay the old ones.
 """
 
 from __future__ import annotations

@@ -5,17 +5,8 @@ last n with Psi(n, u) <= Psi* = epsilon sigma / sqrt(2 ln(1.25 / delta)). The se
 back to the model of round T_u, adds N(0, sigma^2) to every shared parameter, and the
 remaining clients train on to the round of the request.
 
-Psi adds residuals with the factor B = 1 of the convex case, as the published code does
-for deep models too: there it is a heuristic and not a certificate. The published code
-reckons a sampled round with the weights of all clients; ours are those of the round.
-The noise covers the parameters that it is added to. Statistics of normalisation, and whatever
-else a model keeps in buffers, are in no Psi and get no noise: unless they are as before
-training, the bound says nothing of them. Rounds after the noise are covered as well only if they
-depend on nothing else that has seen the target: under FedAvg, and under Ditto, whose shared
-model is trained by itself. (Normalisation reads no statistics in training.) Elsewhere they train
-through personal parts that were fitted to models with the target in them.
-After a removal of any kind the record starts again: the branches of several requests, of
-which the paper goes back to the right one, would keep models with targets in them.
+The bound covers the parameters that get noise, not buffers. It covers the rounds after the noise
+only if these depend on nothing else that has seen the target (FedAvg, Ditto).
 """
 
 from __future__ import annotations
@@ -29,6 +20,7 @@ from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.records.psi import begun_after, model_after, read_psi
 from pfedul.split import is_normalisation
+from pfedul.store.tables import joined_before
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context, never_took_part
 from pfedul.unlearn.training import TRAIN_SHARED, fine_tuned, with_noise
@@ -36,7 +28,7 @@ from pfedul.unlearn.training import TRAIN_SHARED, fine_tuned, with_noise
 
 @dataclass(frozen=True)
 class SifuOptions:
-    """`rounds` over the remaining clients: as many as were gone back, at least 1, if not said."""
+    """The rounds after the noise."""
 
     rounds: int | None = option(
         None,
@@ -122,17 +114,13 @@ def _limits(ctx: Context) -> Sequence[str]:
     begun = ctx.record(begun_after) or 0
     idle = [target for target in ctx.targets if ctx.record(read_psi, target) is None]
     notes = list(never_took_part(idle))
-    older = ctx.history.joined_before(begun) & set(ctx.targets)
+    older = ctx.history(joined_before, begun) & set(ctx.targets)
     if older:
         notes.append(
             f"psi began anew after round {begun}, with an earlier request: what "
             f"{', '.join(sorted(older))} did before is in every model, and no bound holds for it"
         )
     return notes
-
-
-def check(ctx: Context, _options: SifuOptions) -> None:
-    ctx.require_record("psi")
 
 
 SIFU = Method(
@@ -158,5 +146,5 @@ SIFU = Method(
     options=SifuOptions,
     needs=Needs(records=("psi",)),
     client=TRAIN_SHARED,
-    check=check,
+    check=lambda ctx, _options: ctx.require_record("psi"),
 )

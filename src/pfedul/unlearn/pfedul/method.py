@@ -1,7 +1,8 @@
 """pFedUL: correct the shared layers that the targets shaped most (arXiv 2606.16304).
 
-Stages 1 and 2 of the paper, at the server alone, from the Fisher record; stage 3,
-recalibration, follows as for any method that includes it. See `pfedul.unlearn.pfedul.plan`.
+Stages 1 and 2 of the paper, at the server alone, from the Fisher record; the correction
+`exclude` reads the record of contributions instead. Stage 3, recalibration, follows as for any
+method that includes it. See `pfedul.unlearn.pfedul.plan`.
 """
 
 from __future__ import annotations
@@ -9,72 +10,158 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pfedul.base.tensors import Tensors, norm
 from pfedul.errors import PfedulError
-from pfedul.records.contributions import began_after
+from pfedul.records import RECORDS
+from pfedul.records.contributions import began_after, contribution, without
+from pfedul.records.fisher import summed
+from pfedul.records.fisher_on_disk import StoredFisher
 from pfedul.run.run import Run
-from pfedul.store.paths import INIT_FILE
+from pfedul.split import Layer
+from pfedul.store.paths import INIT_FILE, record_file
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
-from pfedul.unlearn.pfedul.exclusion import exclusion_of
-from pfedul.unlearn.pfedul.plan import plan_removal
+from pfedul.unlearn.pfedul.plan import plan_exclusion, plan_removal
 from pfedul.unlearn.pfedul.result import Plan, PlanOptions
-from pfedul.unlearn.pfedul.sources import (
-    NEVER_TOOK_PART,
-    NOBODY_TO_COMPARE,
-    stored_fisher,
-    why_no_record,
+from pfedul.unlearn.pfedul.scores import layer_scores
+
+NEVER_TOOK_PART = "took part in no round since records began, so that nothing is corrected"
+NOBODY_TO_COMPARE = (
+    "nobody else took part in a round since records began, so that nothing can be attributed: "
+    "the shared tensors are the targets' work alone and should be trained anew"
 )
 
 
 def unlearn(ctx: Context, options: PlanOptions) -> Result:
-    plan = make_plan(ctx, options)
+    plan = plan_for(ctx.run, ctx.targets, options)
     return Result(plan.apply(ctx.shared), plan=plan, notes=plan.notes)
-
-
-def make_plan(ctx: Context, options: PlanOptions) -> Plan:
-    """The plan for the targets of a request."""
-    return plan_for(ctx.run, ctx.targets, options)
 
 
 def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
     """The plan for these targets: reads the record, changes nothing."""
-    if CORRECTIONS.parse(options.correction)[0].record == "contributions":
-        return exclusion_of(run, targets, options)
-    fisher = stored_fisher(run)
-    recorded = [target for target in targets if target in fisher.clients]
-    if run.rounds and not fisher.clients:
-        raise PfedulError(why_no_record(run, "fisher"))
-    if not recorded or set(recorded) == set(fisher.clients):
-        note = NEVER_TOOK_PART if not recorded else NOBODY_TO_COMPARE
+    check_record(run, options)
+    excludes = _record_of(options) == "contributions"
+    known = _contributors(run) if excludes else stored_fisher(run).clients
+    recorded = [target for target in targets if target in known]
+    if not recorded or set(known) <= set(targets):
+        note = NOBODY_TO_COMPARE if recorded else NEVER_TOOK_PART
         return Plan(tuple(targets), 0.0, (), {}, options, (note,))
-    idle = [target for target in targets if target not in recorded]
-    notes = (f"{', '.join(idle)}: {NEVER_TOOK_PART}",) if idle else ()
-    plan = plan_removal(
-        fisher,
-        run.shared,
-        run.store.read(INIT_FILE),
-        recorded,
-        run.bench.split.layers,
-        options,
-        run.settings.lr,
+    idle = ", ".join(target for target in targets if target not in recorded)
+    notes = (f"{idle}: {NEVER_TOOK_PART}",) if idle else ()
+    if excludes:
+        return _exclusion(run, targets, options, notes)
+    return _correction(run, targets, recorded, options, notes)
+
+
+def check_record(run: Run, options: PlanOptions) -> None:
+    """Refuse where there is no record to correct by; the plan itself is not made."""
+    name = _record_of(options)
+    kept = stored_fisher(run).clients if name == "fisher" else began_after(run.store) is not None
+    if run.rounds and not kept:
+        raise PfedulError(why_no_record(run, name))
+
+
+def why_no_record(run: Run, name: str) -> str:
+    """Why a record is missing, and what to do about it."""
+    title = RECORDS[name].title
+    if run.rounds == 0:
+        return "This run has not been trained, so there is nothing to attribute; train it first."
+    if name not in run.settings.records:
+        return (
+            f"This run keeps no {title} record, which the correction needs; train a run with "
+            f"--record {name}, or choose another correction (--correction) or method (--method)."
+        )
+    return (
+        f"The {title} record of this run was deleted with an earlier request (--forget-records "
+        "all, or another method or correction); train on to build a new one."
     )
+
+
+def _record_of(options: PlanOptions) -> str:
+    return CORRECTIONS.parse(options.correction)[0].record
+
+
+# From the Fisher record
+
+
+def stored_fisher(run: Run) -> StoredFisher:
+    """The Fisher record of a run, on disk."""
+    return StoredFisher(run.store, run.clients, run.bench.split.layers)
+
+
+def _correction(
+    run: Run,
+    targets: Sequence[str],
+    recorded: Sequence[str],
+    options: PlanOptions,
+    notes: tuple[str, ...],
+) -> Plan:
+    initial, layers = run.store.read(INIT_FILE), run.bench.split.layers
+    fisher, lr = stored_fisher(run), run.settings.lr
+    plan = plan_removal(fisher, run.shared, initial, recorded, layers, options, lr)
     return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes))
 
 
-def check_record(ctx: Context, options: PlanOptions) -> None:
-    """Refuse where there is no record to correct by; the plan itself is not made."""
-    name = CORRECTIONS.parse(options.correction)[0].record
-    if name == "fisher":
-        missing = not stored_fisher(ctx.run).clients
-    else:
-        missing = ctx.record(began_after) is None
-    if ctx.rounds and missing:
-        raise PfedulError(why_no_record(ctx.run, name))
+# From the record of contributions: the correction `exclude`
 
 
-def check(ctx: Context, options: PlanOptions) -> None:
-    check_record(ctx, options)
+def _contributors(run: Run) -> list[str]:
+    """Clients that took part in a round since the record began."""
+    return [c for c in run.clients if run.store.has(record_file("contributions", c))]
+
+
+def _exclusion(
+    run: Run, targets: Sequence[str], options: PlanOptions, notes: tuple[str, ...]
+) -> Plan:
+    parameters = without(run.store, run.clients, targets)
+    scores, about_scores = _shown_scores(run, targets)
+    layers = run.bench.split.layers
+    plan = plan_exclusion(run.shared, parameters, targets, layers, options, scores)
+    tied = run.bench.split.agreeing(plan.apply(run.shared))
+    corrected = {name: tensor for name, tensor in tied.items() if tensor is not run.shared[name]}
+    notes = (*about_scores, *notes, *_statements(run, options))
+    return replace(plan, corrected=corrected, notes=notes)
+
+
+def _shown_scores(run: Run, targets: Sequence[str]) -> tuple[list[float], tuple[str, ...]]:
+    """The targets' share in each layer: of the Fisher, or of the contributions without it."""
+    layers, fisher = run.bench.split.layers, stored_fisher(run)
+    recorded = [target for target in targets if target in fisher.clients]
+    if recorded:
+        return layer_scores(summed(map(fisher.of, recorded)), fisher.total(), layers), ()
+    own, everyone = [0.0] * len(layers), [0.0] * len(layers)
+    for client in run.clients:
+        for index, length in enumerate(_lengths(contribution(run.store, client) or {}, layers)):
+            everyone[index] += length
+            own[index] += length if client in targets else 0.0
+    scores = [a / b if b else 0.0 for a, b in zip(own, everyone, strict=True)]
+    return scores, ("scores are shares of the contributions: there is no Fisher record",)
+
+
+def _lengths(sums: Tensors, layers: Sequence[Layer]) -> list[float]:
+    return [norm({n: sums[n] for n in layer.tensors if n in sums}) for layer in layers]
+
+
+def _statements(run: Run, options: PlanOptions) -> tuple[str, ...]:
+    """What holds of the corrected parameters, and what does not."""
+    _, own = CORRECTIONS.parse(options.correction)
+    if own.strength < 1:
+        return (_IN_PART,)
+    since = began_after(run.store)
+    return (_NO_DIRECT_INFLUENCE, *((f"{_SINCE} {since}",) if since else ()))
+
+
+_NO_DIRECT_INFLUENCE = (
+    "the new shared parameters are a function of the initial tensors and the remaining clients' "
+    "own updates alone: the direct influence of the targets is zero. Not covered: the others "
+    "computed their updates on models that the targets had shaped"
+)
+_IN_PART = (
+    "with a strength below 1 a part of the targets' contribution stays in the shared parameters, "
+    "and the record of contributions ends, as it would give that part away"
+)
+_SINCE = "the record of contributions began later: 'initial' means the tensors after round"
 
 
 PFEDUL = Method(
@@ -95,5 +182,5 @@ PFEDUL = Method(
     ),
     needs=Needs(records=("fisher", "contributions"), trained=False),
     does=Does(recalibrates=True, plans=True),
-    check=check,
+    check=lambda ctx, options: check_record(ctx.run, options),
 )

@@ -22,9 +22,7 @@ from pfedul.errors import PfedulError
 from pfedul.records.fisher import FisherSource, fisher_noise, summed
 from pfedul.split import Layer
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Corrected, LayerView
-from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
-from pfedul.unlearn.pfedul.result import Plan as Plan
-from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions
+from pfedul.unlearn.pfedul.result import LayerPlan, Plan, PlanOptions
 from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores, threshold
 
 _DEFAULTS = PlanOptions()
@@ -100,15 +98,11 @@ class _Model:
 
     def view(self, names: Sequence[str], weight: float) -> LayerView:
         """What the correction of one layer sees."""
+        parts = (self.shared, self.initial, self.target, self.total)
+        shared, initial, target, total = ({name: part[name] for name in names} for part in parts)
+        choice = self.choice
         return LayerView(
-            shared={name: self.shared[name] for name in names},
-            initial={name: self.initial[name] for name in names},
-            target={name: self.target[name] for name in names},
-            total={name: self.total[name] for name in names},
-            unit=self.unit,
-            score=weight,
-            largest=self.choice.largest,
-            mean=self.choice.mean,
+            shared, initial, target, total, weight, choice.largest, choice.mean, self.unit
         )
 
 

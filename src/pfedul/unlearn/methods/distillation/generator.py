@@ -1,10 +1,8 @@
 """The generator: noise in, inputs of the run's shape out.
 
-Images as in ZeroFU: a linear layer and BatchNorm on a quarter of the height and
-width, two times (enlarge, 3x3 convolution, BatchNorm, leaky ReLU), a convolution to
-the image's channels and BatchNorm without affine. Inputs of any other shape come from two
-linear layers. BatchNorm always uses the batch at hand: a generator has no state but
-its parameters. The last one leaves values of mean 0 and variance 1 in each channel.
+Images as in ZeroFU; inputs of any other shape come from two linear layers. BatchNorm always uses
+the batch at hand: a generator has no state but its parameters. The last one leaves values of mean
+0 and variance 1 in each channel.
 """
 
 from __future__ import annotations

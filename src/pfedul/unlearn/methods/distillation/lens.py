@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn import functional as F
 
 from pfedul.errors import PfedulError
-from pfedul.unlearn.methods.distillation.losses import attention_map
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -57,6 +57,11 @@ class Lens:
 
     def note_map(self, _module: nn.Module, _inputs: tuple[Any, ...], output: Tensor) -> None:
         self._maps.append(attention_map(output))
+
+
+def attention_map(output: Tensor) -> Tensor:
+    """Where a convolution is active: the mean square over its channels, of length 1."""
+    return F.normalize(output.square().mean(1).flatten(1), dim=1)
 
 
 @contextmanager

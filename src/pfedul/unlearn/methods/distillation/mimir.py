@@ -1,14 +1,9 @@
 """Mimir: as ZeroFU, with prompts in the place of label distributions.
 
-IEEE Transactions on Mobile Computing 2025, doi 10.1109/TMC.2025.3570018, by the same
-team; no public code, after an independent re-implementation. It differs from ZeroFU in
-two points: what makes features a client's own is a prompt, and the generator also looks
-for inputs on which outputs differ (L_F + beta L_K). The paper's text names T_F in L_K where
-it describes a transfer from T_R; it is T_R here.
-
-Mimir trains prompts, and the module that makes them, with the federation. Runs here have
-none: each client, the target too, fits one factor for each feature to its own samples,
-everything else frozen, when the request comes. So this Mimir is not free of data.
+IEEE Transactions on Mobile Computing 2025, doi 10.1109/TMC.2025.3570018, after an independent
+re-implementation. What makes features a client's own is a prompt, and the generator also looks
+for inputs on which outputs differ (L_F + beta L_K). Each client, the target too, fits one factor
+for each feature to its own samples when the request comes, so this Mimir is not free of data.
 """
 
 from __future__ import annotations
@@ -28,18 +23,21 @@ from pfedul.protocol import ClientResult
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods.distillation.lens import lens_on
-from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.run import DISTIL, distilled, head_name, input_like, notes
-from pfedul.unlearn.methods.distillation.run import check as check_run
+from pfedul.unlearn.methods.distillation.loop import DistilOptions
+from pfedul.unlearn.methods.distillation.run import (
+    DISTIL,
+    check,
+    distilled,
+    head_name,
+    input_like,
+    notes,
+)
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of
 
 
 @dataclass(frozen=True)
 class MimirOptions(DistilOptions):
-    """As `DistilOptions`; `condition`: prompt, or none; prompts are fitted for `prompt_epochs`.
-
-    `prompt_lr`: that of training unless given.
-    """
+    """As `DistilOptions`, and how prompts are fitted."""
 
     gen_obj: str = option("lf+kd", "What the generator looks for.", choices=("lf", "lf+kd"))
     condition: str = option(
@@ -74,10 +72,6 @@ def fitted_prompts(ctx: Context, options: MimirOptions) -> dict[str, Tensor]:
         }
 
     return ctx.steps("prompts", 1, {}, step)
-
-
-def check(ctx: Context, _options: MimirOptions) -> None:
-    check_run(ctx, linear_head=False)
 
 
 # At a client: one factor for each feature under its head, everything else frozen
@@ -161,5 +155,5 @@ MIMIR = Method(
     options=MimirOptions,
     needs=Needs(target=True, spares_target=lambda options: options.condition == "none", local=True),
     client={**DISTIL, "fit-prompt": fit_prompt},
-    check=check,
+    check=lambda ctx, _options: check(ctx, linear_head=False),
 )

@@ -1,34 +1,40 @@
-"""Distillation of a run: at the server alone, or by the remaining clients in rounds."""
+"""Distillation of a run: at the server alone, or by the remaining clients in rounds.
+
+ZeroFU and Mimir train a module along with the federation that makes features of a client's model
+that client's own. Runs here are trained without it. Its place is taken by a gate, one factor for
+each feature, from the client's label distribution (ZeroFU) or from a prompt (Mimir). Gates shape
+L_F only; outputs are compared as they are deployed. Without any gate L_F would often be zero by
+construction: under FedAvg, FedPer and FedRep features do not depend on whose model it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pfedul.base.randomness import derive_seed, random_stream
-from pfedul.base.tensors import Tensors, packed, part_of
+from pfedul.base.tensors import Tensors, load_tensors, packed, part_of, read_tensors
+from pfedul.data.samples import Samples
+from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.protocol import ClientResult
-from pfedul.split import head_of
+from pfedul.split import Split, head_of
 from pfedul.unlearn.context import Context
-from pfedul.unlearn.methods.distillation.gates import (
-    class_embeddings,
-    completed,
-    label_distribution,
-    label_gate,
-    one_input,
-    trained_names,
-)
 from pfedul.unlearn.methods.distillation.generator import generator_for, parameters_of
 from pfedul.unlearn.methods.distillation.lens import Lens, lens_on
-from pfedul.unlearn.methods.distillation.loop import Branch, DistilState, Parts, iterate
-from pfedul.unlearn.methods.distillation.losses import Moments, no_moments
-from pfedul.unlearn.methods.distillation.options import DistilOptions
+from pfedul.unlearn.methods.distillation.loop import (
+    Branch,
+    DistilOptions,
+    DistilState,
+    Parts,
+    first_state,
+    iterate,
+)
 from pfedul.unlearn.training import options_from
 
 Gates = Mapping[str, Tensor]
@@ -54,6 +60,17 @@ def input_like(ctx: Context) -> Tensor:
         return one_input(ctx.train_samples(ctx.remaining[0]))
 
 
+def one_input(samples: Samples) -> Tensor:
+    """A single input, for its shape and type alone."""
+    x, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    if not x.is_floating_point():
+        raise PfedulError(
+            "The inputs of this run are whole numbers, which a generator cannot draw; "
+            "choose another method ('pfedul methods')."
+        )
+    return x[0]
+
+
 def label_gates(ctx: Context) -> dict[str, Tensor]:
     """Every client's gate from its label distribution and its own head."""
     model = ctx.model()
@@ -68,6 +85,38 @@ def label_gates(ctx: Context) -> dict[str, Tensor]:
         with random_stream(ctx.seed, "labels", client):
             gates[client] = label_gate(label_distribution(samples, len(rows)), rows)
     return gates
+
+
+def class_embeddings(model: nn.Module, head: str, tensors: Tensors) -> Tensor:
+    """The rows of the head's weights: what stands for each class among the features."""
+    if not isinstance(model.get_submodule(head), nn.Linear):
+        raise PfedulError(
+            f"The condition 'labeldist' needs a linear head, which '{head}' is not; "
+            "use condition=none."
+        )
+    return tensors[f"{head}.weight"]
+
+
+def label_distribution(samples: Samples, classes: int) -> Tensor:
+    """The share of each class among a client's samples."""
+    _, labels = samples.batch(torch.arange(len(samples)))
+    counts = torch.bincount(labels, minlength=classes).to(torch.float64)
+    return counts / counts.sum()
+
+
+def label_gate(distribution: Tensor, embeddings: Tensor) -> Tensor:
+    """1 + p / max|p|, where p is the mean of class embeddings under the distribution.
+
+    ZeroFU's p_i and its (W(p_i) + 1), with the rows of the head as embeddings and a
+    plain scaling in the place of the trained W. No factor is negative, so features
+    behind a ReLU stay as they are under ZeroFU's own.
+
+    >>> label_gate(torch.tensor([1.0, 0.0]), torch.tensor([[2.0, -1.0], [0.0, 5.0]]))
+    tensor([2.0000, 0.5000])
+    """
+    mean = distribution.to(embeddings.dtype) @ embeddings
+    largest = mean.abs().max()
+    return 1 + mean / largest if largest > 0 else torch.ones_like(mean)
 
 
 def check(ctx: Context, linear_head: bool) -> None:
@@ -113,20 +162,33 @@ def _start(ctx: Context, options: DistilOptions) -> Tensors:
     return dict(ctx.shared) if options.student_init == "warm" else ctx.initial
 
 
+def _trained(model: nn.Module, split: Split, start: Tensors) -> Tensors:
+    """The student at first: what the model's author did not freeze; tied ones by one name."""
+    named = model.named_parameters()
+    return {name: start[name] for name, p in named if name in split.shared and p.requires_grad}
+
+
+def _completed(model: nn.Module, split: Split, start: Tensors, student: Tensors) -> Tensors:
+    """All shared tensors, tied names included, with the student's in their places."""
+    load_tensors(model, start, student)
+    return read_tensors(model, split.shared)
+
+
 # At the server
 
 
 def _at_server(ctx: Context, options: DistilOptions, gates: Gates) -> Tensors:
     seed, model, start = _seed(ctx), ctx.model(), _start(ctx, options)
-    names = trained_names(model, ctx.split)
     with _parts(ctx, model, start, gates, seed) as parts:
 
         def step(number: int, noted: Tensors) -> Tensors:
-            return _note(iterate(parts, _state(noted), options, seed, number))
+            state = DistilState(*(part_of(noted, spec.name) for spec in fields(DistilState)))
+            return packed(**vars(iterate(parts, state, options, seed, number)))
 
-        first = first_state({name: start[name] for name in names}, parameters_of(parts.generator))
-        last = _state(ctx.steps("distillation", options.iterations, _note(first), step))
-    return completed(model, ctx.split, start, last.student)
+        student = _trained(model, ctx.split, start)
+        first = packed(**vars(first_state(student, parameters_of(parts.generator))))
+        last = ctx.steps("distillation", options.iterations, first, step)
+    return _completed(model, ctx.split, start, part_of(last, "student"))
 
 
 @contextmanager
@@ -145,24 +207,6 @@ def _parts(
         yield Parts(lens, generator, dict(ctx.shared), start, targets, remaining, like.dtype)
 
 
-def first_state(student: Tensors, generator: Tensors) -> DistilState:
-    return DistilState(student, generator, no_moments(generator))
-
-
-def _note(state: DistilState) -> Tensors:
-    return packed(
-        student=state.student,
-        generator=state.generator,
-        first=state.moments.first,
-        second=state.moments.second,
-    )
-
-
-def _state(noted: Tensors) -> DistilState:
-    moments = Moments(part_of(noted, "first"), part_of(noted, "second"))
-    return DistilState(part_of(noted, "student"), part_of(noted, "generator"), moments)
-
-
 # By the remaining clients
 
 
@@ -174,10 +218,10 @@ def _in_rounds(ctx: Context, options: DistilOptions, gates: Gates) -> Tensors:
     """
     seed, model, start = _seed(ctx), ctx.model(), _start(ctx, options)
     like = input_like(ctx)
-    targets = {f"{number}": ctx.personal(u) for number, u in enumerate(ctx.targets)}
+    targets = {f"target{number}": ctx.personal(u) for number, u in enumerate(ctx.targets)}
     own_gates = {client: gates[client] for client in ctx.remaining if client in gates}
     target_gates = {str(n): gates[u] for n, u in enumerate(ctx.targets) if u in gates}
-    constant = packed(start=start, gates=own_gates, leaving=target_gates, **_of(targets))
+    constant = packed(start=start, gates=own_gates, leaving=target_gates, **targets)
     plain = {**asdict(options), "seed": seed, "head": head_name(ctx, model)}
     plain["targets"] = len(targets)
 
@@ -186,15 +230,10 @@ def _in_rounds(ctx: Context, options: DistilOptions, gates: Gates) -> Tensors:
         how = {**plain, "round": number}
         return ctx.mean("distil", ctx.remaining, ctx.shared, how, extra, like=state)
 
-    student = {name: start[name] for name in trained_names(model, ctx.split)}
     fresh = parameters_of(generator_for(like.shape, like.dtype, seed))
-    first = packed(student=student, generator=fresh)
+    first = packed(student=_trained(model, ctx.split, start), generator=fresh)
     last = ctx.steps("distillation", options.rounds, first, step)
-    return completed(model, ctx.split, start, part_of(last, "student"))
-
-
-def _of(targets: Mapping[str, Tensors]) -> dict[str, Tensors]:
-    return {f"target{number}": tensors for number, tensors in targets.items()}
+    return _completed(model, ctx.split, start, part_of(last, "student"))
 
 
 # At a client, through its own personal part; no sample of it is used. All clients draw the same
@@ -205,8 +244,7 @@ def distil(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientResult:
     """The iterations of one round; sends back student and generator."""
     options = options_from(DistilOptions, how)
     seed = derive_seed(how["seed"], "round", how["round"])
-    generator = part_of(extra, "generator")
-    state = DistilState(part_of(extra, "student"), generator, no_moments(generator))
+    state = first_state(part_of(extra, "student"), part_of(extra, "generator"))
     with lens_on(job.model, how["head"]) as lens:
         parts = _parts_at_client(job, lens, how, extra)
         for number in range(1, options.iterations_per_round + 1):
@@ -224,11 +262,10 @@ def _parts_at_client(job: Job, lens: Lens, how: Mapping[str, Any], extra: Tensor
         for number in range(how["targets"])
     ]
     mine = {name: t.clone() for name, t in job.split.beside_shared(job.personal).items()}
-    own = Branch(mine, gate)
     generator = generator_for(like.shape, like.dtype, how["seed"])
     start = part_of(extra, "start")
     old = {name: tensor.clone() for name, tensor in job.shared.items()}
-    return Parts(lens, generator, old, start, targets, [own], like.dtype)
+    return Parts(lens, generator, old, start, targets, [Branch(mine, gate)], like.dtype)
 
 
 DISTIL = {"distil": distil}

@@ -1,15 +1,11 @@
 """ZeroFU: a student forgets on generated inputs, without anybody's samples.
 
-IJCAI 2025, pp. 6588-6596. There is no public code; this follows an independent
-re-implementation that cites the paper's equations. A generator draws inputs on which the
-student's features and the target's differ most, and the student pulls its own toward them
-(L_F) while it keeps the outputs (L_K) and attention maps (L_att) of the model as it was.
+IJCAI 2025, pp. 6588-6596, after an independent re-implementation. A generator draws inputs on
+which the student's features and the target's differ most, and the student pulls its own toward
+them (L_F) while it keeps the outputs (L_K) and attention maps (L_att) of the model as it was.
 
-Personalised: the student is the shared part alone. The original draws it at random and
-serves one remaining client; frozen personal parts cannot be fitted by a random basis of
-features, so it starts from the shared tensors as they are and is distilled through
-the personal parts of all remaining clients in turn. Runs are trained without ZeroFU's
-condition module: label distributions enter by a fixed gate (`distillation.gates`).
+Personalised: the student is the shared part alone, starts from the shared tensors as they are and
+is distilled through the personal parts of all remaining clients in turn.
 """
 
 from __future__ import annotations
@@ -19,9 +15,8 @@ from dataclasses import dataclass
 from pfedul.base.options import option
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
-from pfedul.unlearn.methods.distillation.options import DistilOptions
-from pfedul.unlearn.methods.distillation.run import DISTIL, distilled, label_gates, notes
-from pfedul.unlearn.methods.distillation.run import check as check_run
+from pfedul.unlearn.methods.distillation.loop import DistilOptions
+from pfedul.unlearn.methods.distillation.run import DISTIL, check, distilled, label_gates, notes
 
 
 @dataclass(frozen=True)
@@ -36,10 +31,6 @@ class ZeroFUOptions(DistilOptions):
 def unlearn(ctx: Context, options: ZeroFUOptions) -> Result:
     gates = label_gates(ctx) if options.condition == "labeldist" else {}
     return Result(distilled(ctx, options, gates), notes=notes(ctx, options, gates))
-
-
-def check(ctx: Context, options: ZeroFUOptions) -> None:
-    check_run(ctx, linear_head=options.condition == "labeldist")
 
 
 ZEROFU = Method(
@@ -64,5 +55,5 @@ ZEROFU = Method(
     options=ZeroFUOptions,
     needs=Needs(target=True, spares_target=lambda options: options.condition == "none", local=True),
     client=DISTIL,
-    check=check,
+    check=lambda ctx, options: check(ctx, linear_head=options.condition == "labeldist"),
 )

@@ -11,8 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfedul.base.options import option
-from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of
+from pfedul.unlearn.pfedul.corrections.base import (
+    Corrected,
+    Correction,
+    LayerView,
+    add_clipped,
+    bound_of,
+)
 
 
 @dataclass(frozen=True)

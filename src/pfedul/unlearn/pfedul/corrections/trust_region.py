@@ -12,8 +12,14 @@ from dataclasses import dataclass
 
 from pfedul.base.options import option
 from pfedul.base.tensors import square_sum
-from pfedul.unlearn.pfedul.corrections.base import Corrected, Correction, LayerView
-from pfedul.unlearn.pfedul.corrections.bounded import add_clipped, bound_of, direction
+from pfedul.unlearn.pfedul.corrections.base import (
+    Corrected,
+    Correction,
+    LayerView,
+    add_clipped,
+    bound_of,
+    direction,
+)
 
 
 @dataclass(frozen=True)
