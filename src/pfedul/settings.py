@@ -29,7 +29,6 @@ from pfedul.store.paths import SETTINGS_FILE
 OWN = "own"
 """Stands in the file for a model or data given in Python."""
 
-
 HEADER = "# A pfedul federation. Run it again: pfedul train NEW-RUN --config THIS-FILE\n"
 
 
@@ -131,14 +130,8 @@ class Settings:
     @property
     def recording(self) -> RecordOptions:
         """The part that records need."""
-        return RecordOptions(
-            fisher_beta=self.fisher_beta,
-            fisher_noise=self.fisher_noise,
-            psi_epsilon=self.psi_epsilon,
-            psi_sigma=self.psi_sigma,
-            psi_delta=self.psi_delta,
-            seed=self.seed,
-        )
+        names = (spec.name for spec in fields(RecordOptions))
+        return RecordOptions(**{name: getattr(self, name) for name in names})
 
     @property
     def training(self) -> LocalTraining:

@@ -1,14 +1,12 @@
 """What is shared, what is personal, and which layers: the object that defines a personalisation.
 
-Names are those of the state dict, parameters and buffers alike, so running
-statistics travel with the layer they belong to. Normalisation layers are
-recognised by module type, never by the letters in a name. A tied tensor (one
-parameter under several names) is on one side of the split and in one layer
-under all its names, and is counted once.
+Names are those of the state dict, parameters and buffers alike, so running statistics travel with
+the layer they belong to. Normalisation layers are recognised by module type, never by the letters
+in a name. A tied tensor (one parameter under several names) is on one side of the split and in one
+layer under all its names, and is counted once.
 
-Papers: FedAvg (McMahan et al., AISTATS 2017), FedPer (Arivazhagan et al.,
-2019), FedRep (Collins et al., ICML 2021), FedBN (Li et al., ICLR 2021), Ditto
-(Li et al., ICML 2021).
+Papers: FedAvg (McMahan et al., AISTATS 2017), FedPer (Arivazhagan et al., 2019), FedRep (Collins et
+al., ICML 2021), FedBN (Li et al., ICLR 2021), Ditto (Li et al., ICML 2021).
 """
 
 from __future__ import annotations
@@ -45,10 +43,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Split:
-    """Which tensors of a model are aggregated and which stay with a client.
-
-    `first_names` has the first name of each tensor, which is its own unless it is tied.
-    """
+    """Which tensors are aggregated and which stay; `first_names` has each tensor's first name."""
 
     shared: tuple[str, ...]
     personal: tuple[str, ...]
@@ -72,10 +67,7 @@ class Split:
         return set(self.personal) == set(self.shared)
 
     def personal_features(self, head: str | None) -> tuple[str, ...]:
-        """The personal tensors outside the head, which make a client's features its own.
-
-        All of them if nothing is known of a head (None).
-        """
+        """The personal tensors outside the head (if one is known), which make features personal."""
         own = () if head is None else _beneath(self.personal, head)
         return tuple(name for name in self.personal if name not in own)
 

@@ -12,15 +12,16 @@ import torch
 
 from pfedul.data import Dataset, Owners, TensorSamples
 from pfedul.data.datasets import cifar, femnist
-from pfedul.data.datasets.files import ENVIRONMENT_VARIABLE, SearchPath, find
+from pfedul.data.datasets.base import SearchPath
+from pfedul.data.datasets.files import ENVIRONMENT_VARIABLE, find
 from pfedul.errors import PfedulError
 
 _NAMED = os.environ.get(ENVIRONMENT_VARIABLE)
 _BESIDE = Path(__file__).parents[3] / "shared" / "data"
 _WANTED = {
-    "cifar10": cifar.CIFAR10_FILES.wanted,
-    "cifar100": cifar.CIFAR100_FILES.wanted,
-    "femnist": femnist.WANTED,
+    "cifar10": cifar.CIFAR10,
+    "cifar100": cifar.CIFAR100,
+    "femnist": femnist.FEMNIST,
 }
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import SearchPath
 from pfedul.data.datasets.cifar import CIFAR10, CIFAR100
-from pfedul.data.datasets.files import SearchPath
 from pfedul.errors import PfedulError
 
 KINDS = {10: CIFAR10, 100: CIFAR100}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import SearchPath
 from pfedul.data.datasets.digits import load
-from pfedul.data.datasets.files import SearchPath
 
 
 def test_all_digits_are_there_in_the_range_of_the_constants():

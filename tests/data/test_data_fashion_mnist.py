@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import SearchPath
 from pfedul.data.datasets.fashion_mnist import load, read_idx
-from pfedul.data.datasets.files import SearchPath
 from pfedul.errors import PfedulError
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import SearchPath
 from pfedul.data.datasets.femnist import load
-from pfedul.data.datasets.files import SearchPath
 from pfedul.errors import PfedulError
 
 

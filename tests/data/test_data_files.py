@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from pfedul.data.datasets.files import (
-    Found,
-    Layout,
-    SearchPath,
-    Wanted,
-    contents,
-    find,
-    search_path,
-)
+from pfedul.base.registry import NoOptions
+from pfedul.data.datasets.base import DatasetKind, Layout, SearchPath
+from pfedul.data.datasets.files import Found, contents, find, search_path
 from pfedul.errors import PfedulError
 
 LAYOUT = Layout(("toy-folder",), ("part_*.bin", "test.bin"), "toy.tar.gz")
-WANTED = Wanted("toy", "part_* and test files", "A. Publisher, https://example.org", (LAYOUT,))
+WANTED = DatasetKind(
+    name="toy",
+    summary="",
+    options=NoOptions,
+    files="part_* and test files",
+    published="A. Publisher, https://example.org",
+    licence="",
+    load=lambda _search, _options: pytest.fail("not called"),
+    layouts=(LAYOUT,),
+)
 
 
 def write(folder: Path, *names: str) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data.datasets.files import SearchPath
+from pfedul.data.datasets.base import SearchPath
 from pfedul.data.datasets.npz import NpzOptions, load
 from pfedul.errors import PfedulError
 

@@ -30,7 +30,7 @@ def test_iid_gives_everyone_the_same():
 
 @pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-12, 1e-3, 0.1, 1, 1e3, 1e300])
 def test_dirichlet_rows_are_shares_for_any_alpha(alpha):
-    shares = dirichlet.shares(20, 10, rng(), dirichlet.DirichletOptions(alpha))
+    shares = dirichlet.draw_shares(20, 10, rng(), alpha)
     assert np.isfinite(shares).all()
     assert (shares >= 0).all()
     assert np.allclose(shares.sum(axis=1), 1)
@@ -39,14 +39,14 @@ def test_dirichlet_rows_are_shares_for_any_alpha(alpha):
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 5.0])
 def test_dirichlet_has_the_mean_and_variance_of_the_distribution(alpha):
     clients = 4
-    shares = dirichlet.shares(40_000, clients, rng(), dirichlet.DirichletOptions(alpha))
+    shares = dirichlet.draw_shares(40_000, clients, rng(), alpha)
     variance = (clients - 1) / (clients**2 * (clients * alpha + 1))
     assert shares.mean(axis=0) == pytest.approx([1 / clients] * clients, rel=0.03)
     assert shares.var(axis=0) == pytest.approx([variance] * clients, rel=0.05)
 
 
 def test_a_tiny_alpha_gives_each_class_to_one_client_by_chance():
-    shares = dirichlet.shares(300, 5, rng(), dirichlet.DirichletOptions(1e-6))
+    shares = dirichlet.draw_shares(300, 5, rng(), 1e-6)
     assert np.allclose(shares.max(axis=1), 1)
     assert set(shares.argmax(axis=1)) == set(range(5))
 

@@ -78,7 +78,7 @@ def test_ditto_keeps_global_and_local_model_apart():
 def test_ditto_with_a_strong_pull_ends_at_the_global_model():
     job = one_sample_job(DITTO, DittoOptions(lam=9.0), epochs=200)
     job.personal["body.weight"] = torch.tensor([[5.0]])
-    local = fit_local(job, epochs=200)
+    local = fit_local(job, job.personal, job.training)
     assert local["body.weight"].item() == pytest.approx(W, abs=0.1)
 
 

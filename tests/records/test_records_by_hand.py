@@ -251,20 +251,20 @@ def test_a_round_that_was_broken_off_leaves_nothing_of_its_uploads(tmp_path, mon
 
 def test_one_upload_is_in_memory_at_a_time(tmp_path, monkeypatch):
     """However many clients there are, the second look reads them back one by one."""
-    from pfedul.records.recording import Spool
+    from pfedul.records import recording
 
-    alive, take = [], Spool.take
+    alive, read = [], recording.read_file
 
-    def watched(spool, client):
+    def watched(file):
         import gc
         import weakref
 
         gc.collect()
         assert not [name for name, tensor in alive if tensor() is not None]
-        found = take(spool, client)
-        alive.append((client, weakref.ref(found["one.weight"])))
+        found = read(file)
+        alive.append((file.stem, weakref.ref(found["one.weight"])))
         return found
 
-    monkeypatch.setattr(Spool, "take", watched)
+    monkeypatch.setattr(recording, "read_file", watched)
     trained(tmp_path / "run", record="all", rounds=1)
     assert len(alive) == 4

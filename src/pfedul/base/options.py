@@ -34,11 +34,10 @@ def option(
 ) -> Any:
     """A field with its help and limits; `later` marks what may change when a run is continued.
 
-    A number with limits must also be finite. The limits of a registry entry's options are
-    checked when a user names it (`Registry.parse`), those of other dataclasses by
-    `check_options` in their `__post_init__`. `newer` marks an option that was added when
-    there were runs already: its default does not count among what decides a run, so those
-    runs still open.
+    A number with limits must also be finite. The limits of a registry entry's options are checked
+    when a user names it (`Registry.parse`), those of other dataclasses by `check_options` in their
+    `__post_init__`. `newer` marks an option that was added when there were runs already: its
+    default does not count among what decides a run, so those runs still open.
     """
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
     marks = {"registry": registry, "choices": choices, "later": later, "newer": newer}
@@ -61,8 +60,7 @@ def check_options(
 ) -> None:
     """Put every option of a frozen dataclass into its one canonical form, or refuse it.
 
-    `also_allowed` are words that may stand where a registry's choice is expected, `written`
-    is how errors write the name of a field.
+    `also_allowed`: words that may stand for a registry's choice. `written`: names in errors.
     """
     for spec in fields(options):
         if is_option(spec):
@@ -78,10 +76,9 @@ def is_option(spec: Field[Any]) -> bool:
 def broken_limit(spec: Field[Any], value: Any) -> str | None:
     """Why a value is outside the limits of its option, to be put after the option's name.
 
-    >>> from dataclasses import make_dataclass
-    >>> lr = option(0.1, "learning rate", above=0)
-    >>> kind = make_dataclass("Options", [("lr", float, lr)])
-    >>> broken_limit(fields(kind)[0], -1.0)
+    >>> from pfedul.settings import Settings
+    >>> (lr,) = [spec for spec in fields(Settings) if spec.name == "lr"]
+    >>> broken_limit(lr, -1.0)
     'must be above 0, not -1.0'
     """
     limits = spec.metadata
@@ -107,11 +104,10 @@ _LIMITS = {
 
 def refuse_unknown(kind: type[Any], values: dict[str, Any], source: str) -> None:
     """Refuse names that are not fields of `kind`."""
-    known = {spec.name for spec in fields(kind)}
+    known = sorted(spec.name for spec in fields(kind))
     for key in values:
         if key not in known:
-            names = ", ".join(sorted(known))
-            raise PfedulError(f"Unknown key '{key}' in {source}; known are: {names}.")
+            raise PfedulError(f"Unknown key '{key}' in {source}; known are: {', '.join(known)}.")
 
 
 def plain_type(spec: Field[Any]) -> str:
@@ -129,8 +125,7 @@ def _checked(spec: Field[Any], value: Any, also_allowed: tuple[str, ...], name: 
     if value is None and spec.default is None:
         return None
     value = _typed(spec, value, name)
-    problem = broken_limit(spec, value)
-    if problem:
+    if problem := broken_limit(spec, value):
         raise PfedulError(f"{name} {problem}.")
     registry = spec.metadata["registry"]
     return value if registry is None or value in also_allowed else registry.canonical(value)

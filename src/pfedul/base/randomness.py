@@ -35,11 +35,7 @@ def numpy_generator(seed: int, purpose: str, *place: int | str) -> np.random.Gen
 
 @contextmanager
 def random_stream(seed: int, purpose: str, *place: int | str) -> Iterator[None]:
-    """Within the block all draws come from one stream: torch's, numpy's and Python's own.
-
-    torch draws shuffles, dropout and initial weights; the others are for users'
-    datasets and models. The caller's streams are restored after the block.
-    """
+    """Within the block torch, numpy and Python draw from one stream; the caller's are restored."""
     place_seed = derive_seed(seed, purpose, *place)
     python, legacy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):

@@ -1,9 +1,8 @@
 """Named choices with options, and the one-line form in which users write them.
 
-A dataset, partition, model or personalisation is written `name` or
-`name:key=value,key=value`, on the command line, in TOML and in Python alike.
-A value without a key belongs to the first option: `dirichlet:0.5` is
-`dirichlet:alpha=0.5`. Lists are joined by plus signs: `classes=0+1`.
+A dataset, partition, model or personalisation is written `name` or `name:key=value,key=value`, on
+the command line, in TOML and in Python alike. A value without a key belongs to the first option:
+`dirichlet:0.5` is `dirichlet:alpha=0.5`. Lists are joined by plus signs: `classes=0+1`.
 
 Other packages add entries through entry points (`group` of a registry), notebooks and
 tests by `Registry.register`.
@@ -61,9 +60,8 @@ def restore_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
 class Registry(Generic[EntryT]):
     """The known choices of one kind, in the order in which they are listed to users.
 
-    Installed packages add to it by an entry point in `group` that names an entry. They are
-    imported when an unknown name is looked up or the choices are listed. One that fails gives
-    a warning and leaves the other choices as they are.
+    Entry points in `group` are loaded when an unknown name is looked up or the choices are
+    listed. One that fails gives a warning and leaves the other choices as they are.
     """
 
     def __init__(self, kind: str, *entries: EntryT, group: str | None = None) -> None:
@@ -165,12 +163,12 @@ def write(name: str, options: Any) -> str:
     'dirichlet:alpha=0.5'
     """
     values = ((field.name, getattr(options, field.name)) for field in fields(options))
-    pairs = [f"{key}={_write_value(value)}" for key, value in values if value is not None]
+    pairs = [
+        f"{key}={'+'.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for key, value in values
+        if value is not None
+    ]
     return f"{name}:{','.join(pairs)}" if pairs else name
-
-
-def _write_value(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _parse_options(owner: str, options: type[Any], text: str) -> Any:
@@ -199,10 +197,10 @@ def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[
 
 
 def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
+    kind = _plain_type(wanted)
     try:
-        return _CONVERTERS[_plain_type(wanted)](value)
+        return _CONVERTERS[kind](value)
     except ValueError:
-        kind = _plain_type(wanted)
         words = _KINDS.get(kind, f"a value of type {kind.__name__}")
         raise PfedulError(f"Option '{key}' of the {owner} takes {words}, not '{value}'.") from None
 
@@ -222,7 +220,6 @@ def _to_bool(text: str) -> bool:
 
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
-
 
 _KINDS: dict[type, str] = {tuple: "whole numbers joined by +", bool: "yes or no"}
 _CONVERTERS: dict[type, Any] = {

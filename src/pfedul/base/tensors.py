@@ -97,8 +97,6 @@ def part_of(tensors: Tensors, part: str) -> Tensors:
     Copies, because the last bit of what is computed depends on where in memory a tensor
     begins, and that differs between messages, notes and tensors that were just made.
     """
-    start, found = f"{part}/", {}
-    for name, tensor in tensors.items():
-        if name.startswith(start):
-            found[name.removeprefix(start)] = tensor.clone()
-    return found
+    start = f"{part}/"
+    own = {name: tensor for name, tensor in tensors.items() if name.startswith(start)}
+    return {name.removeprefix(start): tensor.clone() for name, tensor in own.items()}

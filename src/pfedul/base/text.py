@@ -76,13 +76,13 @@ def percent(value: float | None) -> str:
     return MISSING if value is None else typeset(f"{100 * value:.1f} %")
 
 
-def span(interval: Sequence[float] | None, digits: int = 3) -> str:
+def span(interval: Sequence[float] | None) -> str:
     """An interval as text; empty if there is none.
 
     >>> span([0.4, 0.6]), span(None)
     ('0.400 to 0.600', '')
     """
-    return "" if not interval else " to ".join(number(end, digits) for end in interval)
+    return " to ".join(map(number, interval or ()))
 
 
 def with_interval(figure: Mapping[str, Any] | None, sign: bool = False) -> str:
@@ -100,17 +100,15 @@ def with_interval(figure: Mapping[str, Any] | None, sign: bool = False) -> str:
     return f"{value} ({ends})" if ends else value
 
 
-def extent(values: Iterable[float | None], digits: int = 3) -> str:
+def extent(values: Iterable[float | None]) -> str:
     """From the smallest to the largest, or the only one.
 
     >>> extent([0.5, 0.7, None]), extent([0.5]), extent([])
     ('0.500 to 0.700', '0.500', 'not measured')
     """
     known = [value for value in values if value is not None]
-    if not known:
-        return MISSING
-    low, high = number(min(known), digits), number(max(known), digits)
-    return low if low == high else f"{low} to {high}"
+    ends = dict.fromkeys([number(min(known)), number(max(known))] if known else [MISSING])
+    return " to ".join(ends)
 
 
 def joined(names: Iterable[str], nothing: str = "nobody") -> str:
@@ -122,13 +120,13 @@ def joined(names: Iterable[str], nothing: str = "nobody") -> str:
     return ", ".join(names) or nothing
 
 
-def counted(count: int, one: str, several: str | None = None) -> str:
+def counted(count: int, one: str) -> str:
     """A number with its noun.
 
     >>> counted(1, "oracle"), counted(2, "oracle")
     ('1 oracle', '2 oracles')
     """
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def sentence(text: str) -> str:

@@ -39,10 +39,8 @@ def square_distance(
     one: Mapping[str, Tensor], other: Mapping[str, Tensor], names: Iterable[str]
 ) -> float:
     """The squared Euclidean distance over these tensors, in double precision."""
-    return sum(
-        float((one[name].to(torch.float64) - other[name].to(torch.float64)).square().sum())
-        for name in names
-    )
+    pairs = ((one[name].to(torch.float64), other[name].to(torch.float64)) for name in names)
+    return sum(float((a - b).square().sum()) for a, b in pairs)
 
 
 def cosine(one: Tensor, other: Tensor) -> float:
@@ -61,15 +59,13 @@ def orthogonal_part(vector: Tensor, rows: Tensor) -> Tensor:
     inverse = _inverse(gram(rows))
     rest = vector.to(torch.float64)
     for _ in range(2):
-        rest = rest - _combined(rows, inverse @ _products(rows, rest))
+        factors = inverse @ _products(rows, rest)
+        rest = rest - torch.cat([factors @ part for part in _stretches(rows)])
     return rest
 
 
 def _inverse(products: Tensor) -> Tensor:
-    """(AA')^+, computed with rows scaled to length 1: the projection is the same.
-
-    Without scaling, a short row would be lost in the rounding of a long one.
-    """
+    """(AA')^+ of rows scaled to length 1, else a short one is lost in the rounding of others."""
     lengths = products.diagonal().sqrt()
     scale = torch.where(lengths > 0, 1 / lengths, 0.0)
     unit = scale[:, None] * products * scale
@@ -90,10 +86,6 @@ def _products(rows: Tensor, vector: Tensor) -> Tensor:
     for part, piece in zip(_stretches(rows), torch.split(vector, PIECE), strict=True):
         total += part @ piece
     return total
-
-
-def _combined(rows: Tensor, factors: Tensor) -> Tensor:
-    return torch.cat([factors @ part for part in _stretches(rows)])
 
 
 def _stretches(rows: Tensor) -> Iterable[Tensor]:

@@ -8,12 +8,10 @@ from pfedul.data.backdoor import triggered as triggered
 from pfedul.data.backdoor import with_backdoor as with_backdoor
 from pfedul.data.datasets import DATASETS as DATASETS
 from pfedul.data.datasets.base import Dataset as Dataset
-from pfedul.data.datasets.base import DatasetKind as DatasetKind
 from pfedul.data.datasets.base import Owners as Owners
 from pfedul.data.load import load_clients as load_clients
 from pfedul.data.own import own_clients as own_clients
 from pfedul.data.partitions import PARTITIONS as PARTITIONS
-from pfedul.data.partitions import PartitionKind as PartitionKind
 from pfedul.data.samples import ClientData as ClientData
 from pfedul.data.samples import DatasetSamples as DatasetSamples
 from pfedul.data.samples import FederatedData as FederatedData
@@ -21,4 +19,3 @@ from pfedul.data.samples import Samples as Samples
 from pfedul.data.samples import TensorSamples as TensorSamples
 from pfedul.data.samples import as_samples as as_samples
 from pfedul.data.samples import fingerprint as fingerprint
-from pfedul.data.samples import tensor_samples as tensor_samples

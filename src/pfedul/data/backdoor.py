@@ -1,11 +1,10 @@
 """A backdoor in one client's training samples, so an audit can test whether it still works.
 
-T. Gu, B. Dolan-Gavitt, S. Garg, "BadNets" (arXiv 1708.06733): some samples get a small
-patch in the corner and the attacker's label. Planted to verify unlearning, as in D. M.
-Sommer et al., "Athena", PETS 2022 (arXiv 2003.04247). It differs in two points: the patch
-is one plain square of the largest value in the client's data (in a vector, its last
-features), and samples are changed in place instead of added, so the client's weight in
-the federation stays the same.
+T. Gu, B. Dolan-Gavitt, S. Garg, "BadNets" (arXiv 1708.06733): some samples get a small patch in the
+corner and the attacker's label. Planted to verify unlearning, as in D. M. Sommer et al., "Athena",
+PETS 2022 (arXiv 2003.04247). It differs in two points: the patch is one plain square of the largest
+value in the client's data (in a vector, its last features), and samples are changed in place
+instead of added, so the client's weight in the federation stays the same.
 """
 
 from __future__ import annotations

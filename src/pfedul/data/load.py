@@ -32,10 +32,9 @@ def load_clients(
 ) -> FederatedData:
     """The data set `data`, dealt to clients by `partition`.
 
-    `clients=None` means 10, or every owner for the partition `natural`. With
-    `samples` at most so many training samples are used, drawn by seed. A client
-    with fewer than `min_samples` training samples or without a test sample is
-    refused, or left out with `small_clients="drop"`.
+    `clients=None` means 10, or every owner for the partition `natural`. With `samples` at most so
+    many training samples are used, drawn by seed. A client with fewer than `min_samples` training
+    samples or without a test sample is refused, or left out with `small_clients="drop"`.
     """
     kind, options = DATASETS.parse(data)
     method, method_options = PARTITIONS.parse(partition)
@@ -46,21 +45,17 @@ def load_clients(
     holdings = method.split(dataset, clients, seed, method_options)
     kept, warnings = without_small(holdings, min_samples, small_clients)
     check_ids(kept)
-    return _federated(dataset, kept, warnings)
+    dealt = {
+        name: ClientData(take(dataset.train, held.train), take(dataset.test, held.test))
+        for name, held in kept.items()
+    }
+    return FederatedData(dealt, dataset.classes, warnings + _without_holder(dataset, kept))
 
 
 def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and count < 1:
             raise PfedulError(f"The number '{name}' must be at least 1, not {count}.")
-
-
-def _federated(dataset: Dataset, holdings: Holdings, warnings: tuple[str, ...]) -> FederatedData:
-    clients = {
-        name: ClientData(take(dataset.train, held.train), take(dataset.test, held.test))
-        for name, held in holdings.items()
-    }
-    return FederatedData(clients, dataset.classes, warnings + _without_holder(dataset, holdings))
 
 
 def _without_holder(dataset: Dataset, holdings: Holdings) -> tuple[str, ...]:
@@ -76,17 +71,17 @@ def without_small(
     holdings: Holdings, min_samples: int, small_clients: str
 ) -> tuple[Holdings, tuple[str, ...]]:
     """The clients that are large enough, and a warning for each that was left out."""
-    small = {name: held for name, held in holdings.items() if _is_small(held, min_samples)}
+    small = {
+        name: held
+        for name, held in holdings.items()
+        if len(held.train) < min_samples or not len(held.test)
+    }
     if small and (small_clients == "error" or len(small) == len(holdings)):
         raise PfedulError(_refusal(small, len(holdings), min_samples))
     warnings = tuple(
         f"Client {_describe(name, held)} was left out as too small." for name, held in small.items()
     )
     return {name: held for name, held in holdings.items() if name not in small}, warnings
-
-
-def _is_small(held: ClientIndices, min_samples: int) -> bool:
-    return len(held.train) < min_samples or len(held.test) == 0
 
 
 def _refusal(small: Holdings, clients: int, min_samples: int) -> str:

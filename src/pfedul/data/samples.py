@@ -58,11 +58,7 @@ class TensorSamples:
 
 @dataclass(frozen=True)
 class DatasetSamples:
-    """Samples of a user's own map-style `torch.utils.data.Dataset`, read as they are wanted.
-
-    Random transforms draw from torch's stream, which is set for each task, so
-    they stay reproducible.
-    """
+    """Samples of a user's map-style Dataset; random transforms draw from the task's own stream."""
 
     dataset: Any
     dtype: torch.dtype = torch.float32
@@ -124,7 +120,8 @@ def tensor_samples(x: Tensor, y: Tensor, owner: str) -> TensorSamples:
     if y.ndim != 1 or y.dtype not in _WHOLE or (len(y) and int(y.min()) < 0):
         raise PfedulError(f"The labels of {owner} must be a list of whole numbers from 0 up.")
     if x.ndim == 0 or len(x) != len(y):
-        raise PfedulError(f"The data of {owner} have {len(y)} labels for {_count(x)} inputs.")
+        count = len(x) if x.ndim else 0
+        raise PfedulError(f"The data of {owner} have {len(y)} labels for {count} inputs.")
     if x.dtype == torch.uint8:
         x = x / 255 if x.ndim >= _IMAGES else x.long()
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
@@ -134,28 +131,17 @@ def tensor_samples(x: Tensor, y: Tensor, owner: str) -> TensorSamples:
     return TensorSamples(x.contiguous(), y.long().contiguous())
 
 
-def _count(x: Tensor) -> int:
-    return len(x) if x.ndim else 0
-
-
 def _tensor(values: Any, owner: str) -> Tensor:
     """A copy: what users do to their arrays later must not reach a federation."""
     try:
-        return values.detach().clone() if isinstance(values, Tensor) else _from_array(values)
+        is_tensor = isinstance(values, Tensor)
+        return values.detach().clone() if is_tensor else torch.from_numpy(np.array(values))
     except (TypeError, ValueError) as error:
         raise PfedulError(f"The data of {owner} are not numbers: {error}.") from None
 
 
-def _from_array(values: Any) -> Tensor:
-    return torch.from_numpy(np.array(values))
-
-
 def fingerprint(client: ClientData) -> str:
-    """SHA-256 (hex) over one client's samples: it can be erased with the client.
-
-    Only the length of a user's own Dataset counts: its samples are made as they are read
-    and may differ each time.
-    """
+    """SHA-256 (hex) over one client's samples; of a user's Dataset, which may vary, the length."""
     digest = hashlib.sha256()
     for piece in (*_pieces(client.train), *_pieces(client.test)):
         digest.update(piece)
@@ -168,12 +154,8 @@ def _pieces(samples: Samples) -> Iterator[bytes | memoryview]:
         for tensor in (samples.x, samples.y):
             # Type and shape say how many bytes follow, so different data never read the same.
             yield f"{tensor.dtype} {tuple(tensor.shape)}\n".encode()
-            yield _bytes(tensor)
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            yield flat.view(torch.uint8).numpy().data
 
 
 def stratified_split(

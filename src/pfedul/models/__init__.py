@@ -1,9 +1,7 @@
 """The models that can be named on the command line, in TOML and in Python.
 
-A user's own `nn.Module` needs none of this. A new model is one new file and one line in
-`MODELS`, or an entry point of another package in the group `pfedul.models`. Each model
-declares its head by the attribute `head_name`, and its forward pass ends with that head:
-`head(features(x))`.
+Each declares its head by the attribute `head_name`, and its forward pass is
+`head(features(x))`. A user's own `nn.Module` needs none of this.
 """
 
 from __future__ import annotations

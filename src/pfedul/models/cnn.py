@@ -1,9 +1,8 @@
 """The small CNN of the federated literature.
 
-McMahan et al., "Communication-Efficient Learning of Deep Networks from
-Decentralized Data", AISTATS 2017: two 5x5 convolutions of 32 and 64 channels,
-each with 2x2 max pooling, then 512 units and the head. It differs in one
-point: by default each convolution is followed by BatchNorm, so FedBN has
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
+2017: two 5x5 convolutions of 32 and 64 channels, each with 2x2 max pooling, then 512 units and the
+head. It differs in one point: by default each convolution is followed by BatchNorm, so FedBN has
 something to keep personal; `norm=none` is the CNN of the paper.
 """
 

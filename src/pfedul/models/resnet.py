@@ -66,7 +66,9 @@ class ResNet18(nn.Module):
         self.layer4 = _stage(4 * width, 8 * width, 2, norm)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(8 * width, classes)
-        _initialise_convolutions(self)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def features(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
@@ -88,11 +90,7 @@ class ResNet18(nn.Module):
 
 
 def resnet18(
-    classes: int = 10,
-    channels: int = 3,
-    stem: str = "cifar",
-    width: int = 64,
-    norm: str = "batch",
+    classes: int = 10, channels: int = 3, stem: str = "cifar", width: int = 64, norm: str = "batch"
 ) -> ResNet18:
     """ResNet-18 for images of any size; `stem="imagenet"` with 1000 classes is torchvision's."""
     check_classes(classes)
@@ -140,12 +138,6 @@ def _block_groups(name: str, block: BasicBlock) -> dict[str, list[str]]:
         f"{name}.conv1": [f"{name}.conv1", f"{name}.bn1", *shortcut],
         f"{name}.conv2": [f"{name}.conv2", f"{name}.bn2"],
     }
-
-
-def _initialise_convolutions(model: nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def _build(input_shape: Sequence[int], classes: int, options: ResNet18Options) -> nn.Module:

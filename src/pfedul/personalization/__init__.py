@@ -1,7 +1,6 @@
 """The personalisations: one file each, one line each in the registry."""
 
 from pfedul.base.registry import Registry
-from pfedul.personalization.base import Fitted as Fitted
 from pfedul.personalization.base import Job as Job
 from pfedul.personalization.base import LocalTraining as LocalTraining
 from pfedul.personalization.base import Personalization as Personalization

@@ -75,10 +75,9 @@ class Recalibration:
 class Personalization:
     """A way to divide a model between the federation and its clients, and to train it.
 
-    The five descriptions make the table of `pfedul personalizations` and of the
-    docs. `recalibrate` gives the personal tensors refitted to shared tensors that
-    changed; the model holds both parts when it is called. `needs_head` says
-    whether the split is made at the model's head.
+    The five descriptions make the table of `pfedul personalizations` and of the docs. `recalibrate`
+    gives the personal tensors refitted to shared tensors that changed; the model holds both parts
+    when it is called. `needs_head` says whether the split is made at the model's head.
     """
 
     name: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
 
 from pfedul.base.options import option
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
@@ -42,14 +41,16 @@ def fit_local(job: Job, start: Tensors, training: LocalTraining) -> Tensors:
     """A local model after proximal steps toward the shared model of the job."""
     load_tensors(job.model, start)
     job.model.train()
-    named = [(name, p) for name, p in job.model.named_parameters() if p.requires_grad]
+    named = {name: p for name, p in job.model.named_parameters() if p.requires_grad}
 
     @torch.no_grad()
     def pull_toward_shared() -> None:
-        for name, parameter in named:
-            _add_to_gradient(parameter, parameter - job.shared[name], job.options.lam)
+        for name, parameter in named.items():
+            if parameter.grad is None:  # the penalty also applies to one that the loss does not use
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad.add_(parameter - job.shared[name], alpha=job.options.lam)
 
-    parameters = [parameter for _, parameter in named]
+    parameters = list(named.values())
     run_sgd(job.model, parameters, job.samples, training, adjust_gradients=pull_toward_shared)
     return read_tensors(job.model, job.split.personal)
 
@@ -63,12 +64,6 @@ def recalibrate(job: Job, how: Recalibration) -> Tensors:
     thorough = replace(job.training, epochs=THOROUGH_EPOCHS, cosine=True)
     start = job.shared if how.epochs is None else job.personal
     return fit_local(job, start, how.training(job.training, thorough))
-
-
-def _add_to_gradient(parameter: nn.Parameter, amount: torch.Tensor, factor: float) -> None:
-    if parameter.grad is None:  # the penalty also applies to a parameter that the loss does not use
-        parameter.grad = torch.zeros_like(parameter)
-    parameter.grad.add_(amount, alpha=factor)
 
 
 DITTO = Personalization(

@@ -38,11 +38,8 @@ def trainable(model: nn.Module) -> list[nn.Parameter]:
 
 def read_fitted(job: Job, loss: float) -> Fitted:
     """The two parts as they now stand in the model."""
-    return Fitted(
-        read_tensors(job.model, job.split.shared),
-        read_tensors(job.model, job.split.personal),
-        loss,
-    )
+    personal = read_tensors(job.model, job.split.personal)
+    return Fitted(read_tensors(job.model, job.split.shared), personal, loss)
 
 
 def run_sgd(

@@ -34,10 +34,7 @@ def keep_nothing(_job: Job, _how: Recalibration) -> Tensors:
 
 
 def refit_head(job: Job, how: Recalibration) -> Tensors:
-    """FedPer and FedRep: the head, everything else frozen (Eq. 12).
-
-    The model already holds the shared and personal tensors.
-    """
+    """FedPer and FedRep: the head of the model as it is, everything else frozen (Eq. 12)."""
     assert job.head is not None
     thorough = replace(job.training, epochs=HEAD_EPOCHS, weight_decay=HEAD_DECAY, cosine=True)
     training = how.training(job.training, thorough)
@@ -75,16 +72,10 @@ def norms(model: nn.Module) -> list[_BatchNorm]:
 
 def shared_statistics(model: nn.Module, split: Split) -> tuple[str, ...]:
     """Names of the running statistics that are shared."""
-    owners = {
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm) and module.track_running_stats
-    }
-    return tuple(
-        name
-        for name in split.shared
-        if name.rpartition(".")[0] in owners and name.rpartition(".")[2] in _STATISTICS
-    )
+    layers = norms(model)
+    owners = [name for name, module in model.named_modules() if module in layers]
+    statistics = {f"{owner}.{name}".lstrip(".") for owner in owners for name in _STATISTICS}
+    return tuple(name for name in split.shared if name in statistics)
 
 
 @torch.no_grad()

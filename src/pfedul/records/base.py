@@ -1,15 +1,14 @@
 """What a record is: a recorder that sees every round, the files it keeps, and what they cost.
 
-A recorder gets each reply as it arrives (`add`). When the round is complete and its mean
-is known, recorders with `looks_back` see every reply again, read back from disk one at a
-time (`look_back`): memory does not grow with the number of clients. What they stage
-belongs to the round's commit.
+A recorder gets each reply as it arrives (`add`). When the round is complete and its mean is known,
+recorders with `looks_back` see every reply again, read back from disk one at a time (`look_back`):
+memory does not grow with the number of clients. What they stage belongs to the round's commit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -86,16 +85,15 @@ class Keeping:
     options: RecordOptions
     split: Split
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the shared parameters, without statistics; the first name of a tied one."""
-        return self.split.parameters
-
 
 class Recorder:
     """Sees one round; with `looks_back` it sees the replies again when the mean is known."""
 
     looks_back = False
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._store, self._options = keeping.store, keeping.options
+        self._split, self._names = keeping.split, keeping.split.parameters
 
     def add(self, update: Update) -> None:
         """Take in a reply."""
@@ -155,7 +153,7 @@ class Record:
     folders: tuple[str, ...]
     doomed: Callable[[Erasure], list[str]] = lambda _erasure: []
     renew: Callable[[Erasure], None] = lambda _erasure: None
-    options: type[NoOptions] = field(default=NoOptions)
+    options: type[NoOptions] = NoOptions
 
     def own_files(self, clients: Sequence[str]) -> list[str]:
         """The files of single clients, whether they exist or not."""

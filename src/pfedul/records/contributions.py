@@ -11,9 +11,8 @@ client: `rescaling`. It is exact where U had the same share in all rounds that u
 and a mean over those rounds elsewhere: one number for each parameter cannot hold more.
 
 A removal that takes the targets out completely rescales what is left (`Erasure.excluded`). Any
-other change of the shared tensors ends the record: the sums of the others, the initial tensors
-and the result would together give away what the targets contributed. The next round begins it
-again.
+other change of the shared tensors ends the record: the sums of the others, the initial tensors and
+the result would together give away what the targets contributed. The next round begins it again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import torch
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.records.base import (
     Erasure,
-    Keeping,
     Record,
     Recorder,
     Update,
@@ -47,15 +45,11 @@ class ContributionsRecorder(Recorder):
 
     looks_back = True
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._store, self._names = keeping.store, keeping.parameters
-
     def look_back(self, update: Update, whole: WholeRound) -> None:
         weight, before = whole.weight(update.client), contribution(self._store, update.client)
-        change = update.change(self._names)
         total = {
             name: tensor.mul_(weight).add_(before[name] if before else 0)
-            for name, tensor in change.items()
+            for name, tensor in update.change(self._names).items()
         }
         self._store.stage(record_file(NAME, update.client), _rounded(total, whole.before))
 
@@ -71,8 +65,7 @@ def _rounded(sums: Tensors, like: Tensors) -> Tensors:
 
 def contribution(store: Store, client: str) -> Tensors | None:
     """S_u; None for a client without a round since the record began."""
-    file = record_file(NAME, client)
-    return store.read(file) if store.has(file) else None
+    return store.find(record_file(NAME, client))
 
 
 def began_after(store: Store) -> int | None:
@@ -117,10 +110,6 @@ def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> di
     return {client: without_them[client] / with_them[client] for client in with_them}
 
 
-def _doomed(erasure: Erasure) -> list[str]:
-    return [] if _survives(erasure) else every_file_of(NAME)(erasure)
-
-
 def _survives(erasure: Erasure) -> bool:
     return erasure.excluded and not erasure.everything
 
@@ -145,6 +134,6 @@ CONTRIBUTIONS = Record(
     size=lambda of: (of.clients + 1) * 4 * of.parameters,
     recorder=ContributionsRecorder,
     folders=(NAME,),
-    doomed=_doomed,
+    doomed=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),
     renew=_renew,
 )

@@ -1,10 +1,9 @@
 """The running Fisher of each client: Eq. 5 of the paper, and noise on it (Section 5.2 (a)).
 
-F <- beta*F + (1 - beta)*g^2, from zero, where g is the client's update (global
-minus local), in the rounds in which the client took part. The paper also calls
-g a gradient; the update divided by the learning rate is one, up to a factor
-that no score depends on. As in the paper the start from zero is not corrected
-for, so a client that took part in few rounds has a small Fisher.
+F <- beta*F + (1 - beta)*g^2, from zero, where g is the client's update (global minus local), in the
+rounds in which the client took part. The paper also calls g a gradient; the update divided by the
+learning rate is one, up to a factor that no score depends on. As in the paper the start from zero
+is not corrected for, so a client that took part in few rounds has a small Fisher.
 """
 
 from __future__ import annotations
@@ -62,10 +61,9 @@ def blended(before: Tensors | None, squares: Tensors, beta: float) -> Tensors:
 def fisher_noise(fisher: Tensors, sigma: float, generator: Generator) -> Tensors:
     """The Fisher with Gaussian noise on every entry, and nothing below zero.
 
-    The standard deviation is `sigma` times the root mean square of the tensor.
-    This gives no differential-privacy guarantee: the scale of the noise depends on the
-    data, and the influence of one sample on a Fisher is not bounded. It only blurs what a
-    reader of the record sees.
+    The standard deviation is `sigma` times the root mean square of the tensor. This gives no
+    differential-privacy guarantee: the scale of the noise depends on the data, and the influence of
+    one sample on a Fisher is not bounded. It only blurs what a reader of the record sees.
     """
     return {name: _noisy(tensor, sigma, generator) for name, tensor in fisher.items()}
 

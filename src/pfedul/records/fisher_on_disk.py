@@ -1,9 +1,8 @@
 """The Fisher record in a run folder: a file for each client, and their sum.
 
-It is updated during training, with one client in memory at a time. Thanks to the
-sum a removal is planned from two files, however many clients there are. The sum is
-updated by differences, and computed again when a client is forgotten, so no
-rounding residue of the client is left in it.
+It is updated during training, with one client in memory at a time. Thanks to the sum a removal is
+planned from two files, however many clients there are. The sum is updated by differences, and
+computed again when a client is forgotten, so no rounding residue of the client is left in it.
 """
 
 from __future__ import annotations
@@ -51,26 +50,23 @@ class FisherRecorder(Recorder):
     """Brings the record up to date with the replies of one round (Eq. 5)."""
 
     def __init__(self, keeping: Keeping) -> None:
-        self._store, self._options = keeping.store, keeping.options
-        self._names = [name for layer in keeping.split.layers for name in layer.tensors]
+        super().__init__(keeping)
+        self._layered = [name for layer in keeping.split.layers for name in layer.tensors]
         self._sums: Tensors = {}
 
     @torch.no_grad()
     def add(self, update: Update) -> None:
         """Take in a client's update."""
-        changed = {name: update.before[name] - update.after[name] for name in self._names}
-        squares = {name: tensor.square_() for name, tensor in changed.items()}
-        if self._options.fisher_noise:
-            squares = self._blurred(squares, update)
+        before, after = update.before, update.after
+        squares = {name: (before[name] - after[name]).square_() for name in self._layered}
+        if sigma := self._options.fisher_noise:
+            seed = derive_seed(self._options.seed, "fisher-noise", update.number, update.client)
+            squares = fisher_noise(squares, sigma, Generator().manual_seed(seed))
         name = fisher_file(update.client)
-        known = self._store.read(name) if self._store.has(name) else None
+        known = self._store.find(name)
         fisher = blended(known, squares, self._options.fisher_beta)
         self._store.stage(name, fisher)
         self._add_to_sum(fisher, known)
-
-    def _blurred(self, squares: Tensors, update: Update) -> Tensors:
-        place = derive_seed(self._options.seed, "fisher-noise", update.number, update.client)
-        return fisher_noise(squares, self._options.fisher_noise, Generator().manual_seed(place))
 
     def _add_to_sum(self, fisher: Tensors, known: Tensors | None) -> None:
         if not self._sums:
@@ -81,10 +77,10 @@ class FisherRecorder(Recorder):
                 self._sums[name] -= known[name]
 
     def _known_total(self, like: Tensors) -> Tensors:
-        if self._store.has(FISHER_TOTAL_FILE):
-            total = self._store.read(FISHER_TOTAL_FILE)
-            return {name: tensor.to(torch.float64) for name, tensor in total.items()}
-        return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
+        total = self._store.find(FISHER_TOTAL_FILE)
+        if total is None:
+            return {name: torch.zeros_like(t, dtype=torch.float64) for name, t in like.items()}
+        return {name: tensor.to(torch.float64) for name, tensor in total.items()}
 
     def finish(self, _whole: WholeRound) -> None:
         """Stage the sum."""

@@ -1,10 +1,9 @@
 """Norms: how far each client's upload was from the shared tensors, round by round.
 
-FedEraser was published with every client's update of every kept round; its replay reads
-only their lengths, and the first round in full. Lengths are kept for each shared
-parameter tensor, from which that of the whole update follows. `before` is measured from
-the tensors that the client was given (the paper), `after` from the mean of its round (the
-published code).
+FedEraser was published with every client's update of every kept round; its replay reads only their
+lengths, and the first round in full. Lengths are kept for each shared parameter tensor, from which
+that of the whole update follows. `before` is measured from the tensors that the client was given
+(the paper), `after` from the mean of its round (the published code).
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfedul.base.tensors import Tensors, norm
-from pfedul.records.base import Keeping, Record, Recorder, Update, WholeRound, changes
+from pfedul.base.tensors import Tensors, norm, part_of
+from pfedul.records.base import Record, Recorder, Update, WholeRound, changes
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
 
@@ -45,16 +44,13 @@ class NormsRecorder(Recorder):
 
     looks_back = True
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._store, self._names = keeping.store, keeping.parameters
-
     def add(self, update: Update) -> None:
         if update.number == 1:
             self._store.stage(record_file(FIRST, update.client), update.after)
 
     def look_back(self, update: Update, whole: WholeRound) -> None:
         name = record_file("norms", update.client)
-        known = self._store.read(name) if self._store.has(name) else {}
+        known = self._store.find(name)
         number = torch.tensor([update.number], dtype=torch.int64)
         new = {_ROUNDS: number, **_lengths("before", update.change(self._names))}
         new |= _lengths("after", changes(whole.after, update.after, self._names))
@@ -71,22 +67,16 @@ def _lengths(against: str, change: Tensors) -> dict[str, Tensor]:
 
 def read_lengths(store: Store, client: str) -> Lengths | None:
     """None for a client without a round since the record began."""
-    name = record_file("norms", client)
-    if not store.has(name):
+    rows = store.find(record_file("norms", client))
+    if rows is None:
         return None
-    rows = store.read(name)
     rounds = tuple(int(number) for number in rows.pop(_ROUNDS))
-    parts: dict[str, Tensors] = {"before": {}, "after": {}}
-    for key, values in rows.items():
-        against, _, tensor = key.partition("/")
-        parts[against][tensor] = values
-    return Lengths(rounds, **parts)
+    return Lengths(rounds, part_of(rows, "before"), part_of(rows, "after"))
 
 
 def first_upload(store: Store, client: str) -> Tensors | None:
     """What a client sent in the first round, statistics included; None if it was not in it."""
-    name = record_file(FIRST, client)
-    return store.read(name) if store.has(name) else None
+    return store.find(record_file(FIRST, client))
 
 
 NORMS = Record(

@@ -61,7 +61,7 @@ class PsiRecorder(Recorder):
     looks_back = True
 
     def __init__(self, keeping: Keeping) -> None:
-        self._store, self._names = keeping.store, keeping.parameters
+        super().__init__(keeping)
         self._bound = psi_bound(keeping.options)
         self._passed = False
 
@@ -96,10 +96,9 @@ def _written(psi: Psi) -> Tensors:
 
 def read_psi(store: Store, client: str) -> Psi | None:
     """None for a client without a round since the record began."""
-    name = record_file("psi", client)
-    if not store.has(name):
+    row = store.find(record_file("psi", client))
+    if row is None:
         return None
-    row = store.read(name)
     back_to = int(row[_BACK_TO])
     rounds, values = tuple(row[_ROUNDS].tolist()), tuple(row[_PSI].tolist())
     return Psi(rounds, values, None if back_to < 0 else back_to)

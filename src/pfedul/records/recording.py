@@ -26,7 +26,7 @@ class RoundRecorder:
         self._keeping, self._number, self._before = keeping, number, before
         self._recorders = [RECORDS[name].recorder(keeping) for name in names]
         self._looking_back = [item for item in self._recorders if item.looks_back]
-        self._spool = Spool(keeping.store.scratch)
+        self._spool = keeping.store.scratch
         self._samples: dict[str, int] = {}
         self.seconds = 0.0
 
@@ -37,7 +37,9 @@ class RoundRecorder:
             for recorder in self._recorders:
                 recorder.add(self._update(reply.client, reply.shared))
             if self._looking_back:
-                self._spool.put(reply.client, reply.shared)
+                with own_errors(self._spool):
+                    self._spool.mkdir(parents=True, exist_ok=True)
+                    self._spooled(reply.client).write_bytes(encode(reply.shared))
 
     def finish(self, after: Tensors) -> None:
         """The round is complete, with these tensors."""
@@ -47,19 +49,23 @@ class RoundRecorder:
                 before=self._before,
                 after=after,
                 samples=self._samples,
-                parameters=self._keeping.parameters,
+                parameters=self._keeping.split.parameters,
             )
             for client in self._samples if self._looking_back else ():
                 self._look_back(client, whole)
             for recorder in self._recorders:
                 recorder.finish(whole)
-            self._spool.clear()
+            shutil.rmtree(self._spool, ignore_errors=True)
 
     def _look_back(self, client: str, whole: WholeRound) -> None:
         """A function of its own, so the upload is freed before the next one is read."""
-        update = self._update(client, self._spool.take(client))
+        update = self._update(client, read_file(self._spooled(client)))
         for recorder in self._looking_back:
             recorder.look_back(update, whole)
+
+    def _spooled(self, client: str) -> Path:
+        """An upload of the current round on disk, so memory holds one at a time."""
+        return self._spool / f"{client}.safetensors"
 
     def _update(self, client: str, after: Tensors) -> Update:
         return Update(self._number, client, self._before, after)
@@ -71,24 +77,3 @@ class RoundRecorder:
         with one_thread():
             yield
         self.seconds += time.perf_counter() - started
-
-
-class Spool:
-    """The uploads of the current round on disk, so memory holds one at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def put(self, client: str, tensors: Tensors) -> None:
-        with own_errors(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file(client).write_bytes(encode(tensors))
-
-    def take(self, client: str) -> Tensors:
-        return read_file(self._file(client))
-
-    def clear(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _file(self, client: str) -> Path:
-        return self._folder / f"{client}.safetensors"

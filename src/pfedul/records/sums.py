@@ -15,7 +15,6 @@ from torch import Tensor
 
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.records.base import (
-    Keeping,
     Record,
     Recorder,
     Update,
@@ -44,9 +43,6 @@ class SumsRecorder(Recorder):
 
     looks_back = True
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._store, self._names = keeping.store, keeping.parameters
-
     def look_back(self, update: Update, whole: WholeRound) -> None:
         own = update.change(self._names)
         residual = round_residual(whole.weight(update.client), own, whole.change)
@@ -72,19 +68,14 @@ def _added(known: Tensor | None, more: Tensor) -> Tensor:
 
 def read_sum(store: Store, client: str) -> tuple[int, Tensors] | None:
     """The rounds that a client took part in, and its sum; None if there was none."""
-    name = record_file("sums", client)
-    if not store.has(name):
-        return None
-    tensors = store.read(name)
-    return int(tensors.pop(_ROUNDS)), tensors
+    tensors = store.find(record_file("sums", client))
+    return None if tensors is None else (int(tensors.pop(_ROUNDS)), tensors)
 
 
 def read_total(store: Store) -> Total | None:
     """None before the first round of the record."""
-    if not store.has(TOTAL_FILE):
-        return None
-    row = store.read(TOTAL_FILE)
-    return Total(int(row[_ROUNDS]), float(row[_SQUARES]))
+    row = store.find(TOTAL_FILE)
+    return None if row is None else Total(int(row[_ROUNDS]), float(row[_SQUARES]))
 
 
 SUMS = Record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pfedul.base.tensors import Tensors
-from pfedul.records.base import Keeping, Record, Recorder, Update, every_file_of, int_tensor
+from pfedul.records.base import Record, Recorder, Update, every_file_of, int_tensor
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
 
@@ -14,9 +14,6 @@ ROUND = "(round)"
 class UploadsRecorder(Recorder):
     """Replaces a client's file in every round that it takes part in."""
 
-    def __init__(self, keeping: Keeping) -> None:
-        self._store = keeping.store
-
     def add(self, update: Update) -> None:
         file = record_file("uploads", update.client)
         self._store.stage(file, {**update.after, ROUND: int_tensor(update.number)})
@@ -24,11 +21,8 @@ class UploadsRecorder(Recorder):
 
 def last_upload(store: Store, client: str) -> tuple[int, Tensors] | None:
     """The round of a client's last upload, and its shared tensors (statistics included)."""
-    name = record_file("uploads", client)
-    if not store.has(name):
-        return None
-    tensors = store.read(name)
-    return int(tensors.pop(ROUND)), tensors
+    tensors = store.find(record_file("uploads", client))
+    return None if tensors is None else (int(tensors.pop(ROUND)), tensors)
 
 
 UPLOADS = Record(

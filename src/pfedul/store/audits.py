@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.ledger import Ledger, insert
 
 REHEARSAL, AFTER_THE_FACT = "rehearsal", "audit"
 
@@ -30,14 +30,14 @@ class Audit:
 
 def read_audits(ledger: Ledger) -> list[Audit]:
     """All audits, oldest first."""
-    return [
-        _audit(row, _clients(ledger, row["audit"]))
-        for row in ledger.rows("SELECT * FROM audits ORDER BY audit")
-    ]
+    return [_audit(ledger, row) for row in ledger.rows("SELECT * FROM audits ORDER BY audit")]
 
 
-def _audit(row: Mapping[str, Any], clients: dict[str, dict[str, Any]]) -> Audit:
+def _audit(ledger: Ledger, row: Mapping[str, Any]) -> Audit:
     """One row of the ledger. Which clients were away is read from their own rows."""
+    sql = "SELECT client, figures FROM audit_clients WHERE audit = ? ORDER BY client"
+    figures_of = ledger.pairs(sql, row["audit"])
+    clients = {client: json.loads(figures) for client, figures in figures_of.items()}
     evidence = json.loads(row["evidence"])
     away = [f"--away {client}" for client, figures in clients.items() if figures.get("away")]
     evidence["command"] = " ".join([evidence["command"], *away])
@@ -45,41 +45,23 @@ def _audit(row: Mapping[str, Any], clients: dict[str, dict[str, Any]]) -> Audit:
     return Audit(row["audit"], row["kind"], targets, row["made_at"], evidence, clients)
 
 
-def _clients(ledger: Ledger, audit: int) -> dict[str, dict[str, Any]]:
-    sql = "SELECT client, figures FROM audit_clients WHERE audit = ? ORDER BY client"
-    return {row["client"]: json.loads(row["figures"]) for row in ledger.rows(sql, audit)}
-
-
 def write_audit(
     ledger: Ledger, evidence: Mapping[str, Any], clients: Mapping[str, Mapping[str, Any]]
 ) -> Audit:
     """Write an audit into the ledger; returns it as it will be read."""
     number = 1 + (ledger.value("SELECT MAX(audit) FROM audits") or 0)
-    ledger.write([_row(number, evidence), *_client_rows(number, clients)])
+    row = {"audit": number, "kind": evidence["kind"], "made_at": evidence["made_at"]}
+    row |= {"targets": json.dumps(evidence["targets"]), "evidence": _json(evidence)}
+    figures = [
+        insert("audit_clients", audit=number, client=client, figures=_json(own))
+        for client, own in clients.items()
+    ]
+    ledger.write([insert("audits", **row), *figures])
     return next(audit for audit in read_audits(ledger) if audit.number == number)
 
 
-def _row(number: int, evidence: Mapping[str, Any]) -> Statement:
-    return insert(
-        "audits",
-        audit=number,
-        kind=evidence["kind"],
-        targets=json.dumps(evidence["targets"]),
-        made_at=evidence["made_at"],
-        evidence=json.dumps(evidence, allow_nan=False),
-    )
-
-
-def _client_rows(number: int, clients: Mapping[str, Mapping[str, Any]]) -> list[Statement]:
-    return [
-        insert(
-            "audit_clients",
-            audit=number,
-            client=client,
-            figures=json.dumps(figures, allow_nan=False),
-        )
-        for client, figures in clients.items()
-    ]
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
 
 
 _HASHES = {
@@ -107,17 +89,15 @@ def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list
     >>> differences(evidence, {**outcome, "shared_sha256_before": "x"})
     ['the shared tensors before the removal are others: the run was changed in between']
     """
+    then, now = evidence["options"], outcome["options"]
     changed = [
-        f"the option {name} was {evidence['options'].get(name)} in the rehearsal and is "
-        f"{outcome['options'].get(name)} in the removal"
-        for name in sorted(evidence["options"].keys() & outcome["options"].keys())
-        if evidence["options"].get(name) != outcome["options"].get(name)
+        f"the option {name} was {then[name]} in the rehearsal and is {now[name]} in the removal"
+        for name in sorted(then.keys() & now.keys())
+        if then[name] != now[name]
     ]
-    return changed + [
-        words
-        for name, (other, words) in _HASHES.items()
-        if evidence["hashes"][name] != outcome[other]
-    ]
+    hashes = evidence["hashes"]
+    pairs = _HASHES.items()
+    return changed + [words for name, (key, words) in pairs if hashes[name] != outcome[key]]
 
 
 def best_audit(audits: Sequence[Audit], outcome: Mapping[str, Any]) -> Audit | None:

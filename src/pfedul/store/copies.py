@@ -1,10 +1,9 @@
 """Federations below a run folder: those that audits train, copies of the run, comparisons.
 
-`oracles/KEY` holds federations that were trained without the targets. They contain
-only clients of the run, and are kept for the next audit. `rehearsal/` is sealed:
-copies of the run, and its twins, contain the targets. It is emptied when a
-rehearsal ends; what a killed rehearsal left is removed by the next rehearsal or
-removal. Opening a run removes every federation that contains a forgotten client.
+`oracles/KEY` holds federations that were trained without the targets, kept for the next audit.
+`rehearsal/` is sealed: copies of the run, and its twins, contain the targets. It is emptied when a
+rehearsal ends; what a killed rehearsal left is removed by the next rehearsal or removal. Opening a
+run removes every federation that contains a forgotten client.
 """
 
 from __future__ import annotations
@@ -13,33 +12,22 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from pfedul.errors import PfedulError
+from pfedul.store import paths
 from pfedul.store.folder import own_errors
 from pfedul.store.ledger import Ledger
-from pfedul.store.paths import (
-    COMPARISONS,
-    DEPLOYMENT,
-    LEDGER_FILE,
-    LOCK_FILE,
-    ORACLES,
-    REHEARSAL,
-    REPORTS,
-    STAGING,
-    UNLEARNING,
-    inside,
-)
 
 COPY, TWIN_COPY = "copy", "unlearned twin"
 """The sealed copies: of the run, and of one twin after the other."""
 
 
 _NOT_COPIED = {
-    *(ORACLES, REHEARSAL, COMPARISONS, REPORTS),
-    *(STAGING, DEPLOYMENT, UNLEARNING, LOCK_FILE),
+    *(paths.ORACLES, paths.REHEARSAL, paths.COMPARISONS, paths.REPORTS),
+    *(paths.STAGING, paths.DEPLOYMENT, paths.UNLEARNING, paths.LOCK_FILE),
 }
 
 
@@ -48,18 +36,18 @@ def sweep(run: Path, present: Collection[str]) -> None:
     with own_errors(run):
         for folder in obsolete_folders(run, present):
             _remove(folder)
-        for place in (ORACLES, REHEARSAL, COMPARISONS):
+        for place in (paths.ORACLES, paths.REHEARSAL, paths.COMPARISONS):
             with suppress(OSError):  # it is not there, or not empty
                 (run / place).rmdir()
 
 
 def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
     """The oracles, sealed copies and comparisons that contain a client who is not present."""
-    readers = {ORACLES: _members, REHEARSAL: _members, COMPARISONS: _compared}
+    readers = {paths.ORACLES: _members, paths.REHEARSAL: _members, paths.COMPARISONS: _compared}
     return sorted(
         folder
         for place, clients_of in readers.items()
-        for folder in inside(run, place).glob("*")
+        for folder in paths.inside(run, place).glob("*")
         if not clients_of(folder) <= set(present)
     )
 
@@ -67,7 +55,7 @@ def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
 def clear_rehearsal(run: Path) -> None:
     """Erase everything of a rehearsal that contains the targets."""
     with own_errors(run):
-        _remove(run / REHEARSAL)
+        _remove(run / paths.REHEARSAL)
 
 
 @contextmanager
@@ -78,8 +66,8 @@ def copies_erased(run: Path) -> Iterator[None]:
     finally:
         with own_errors(run):
             for name in (COPY, TWIN_COPY):
-                _remove(run / REHEARSAL / name)
-                _remove(_draft(run / REHEARSAL / name))
+                _remove(run / paths.REHEARSAL / name)
+                _remove(_draft(run / paths.REHEARSAL / name))
 
 
 def _compared(folder: Path) -> set[str]:
@@ -107,9 +95,8 @@ def _remove(path: Path) -> None:
 def _members(folder: Path) -> set[str]:
     """All clients that a federation has seen, its forgotten ones included."""
     try:
-        with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
-            names = {row["client"] for row in ledger.rows("SELECT client FROM clients")}
-            return names | {row["value"] for row in ledger.rows(_SEEN)}
+        with closing(Ledger(folder / paths.LEDGER_FILE, read_only=True)) as ledger:
+            return {*ledger.column("SELECT client FROM clients"), *ledger.column(_SEEN)}
     except (PfedulError, sqlite3.Error):
         return _UNREADABLE
 
@@ -119,11 +106,8 @@ _SEEN = "SELECT value FROM requests, json_each(requests.targets)"
 
 
 def sealed_copy(source: Path, run: Path, name: str) -> Path:
-    """Copy a run folder to the rehearsal of `run`, to forget a client in the copy.
-
-    Tensor files are hard links: a run replaces its files and never writes to them.
-    """
-    place = run / REHEARSAL / name
+    """Copy a run folder to the rehearsal of `run`, to forget a client in the copy."""
+    place = run / paths.REHEARSAL / name
     copy_run(source, place)
     return place
 
@@ -131,12 +115,16 @@ def sealed_copy(source: Path, run: Path, name: str) -> Path:
 def copy_run(source: Path, place: Path) -> None:
     """Copy a run folder, replacing the destination."""
     draft = _draft(place)
+
+    def left_out(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if Path(folder) == source and name in _NOT_COPIED]
+
     with own_errors(place):
         _remove(place)
         _remove(draft)
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            shutil.copytree(source, draft, ignore=_left_out(source), copy_function=_link_or_copy)
+            shutil.copytree(source, draft, ignore=left_out, copy_function=_link_or_copy)
             os.replace(draft, place)  # whole or not at all
         except BaseException:
             _remove(draft)  # it contains all clients
@@ -147,25 +135,16 @@ def _draft(place: Path) -> Path:
     return place.with_name(f"{place.name}.new")
 
 
-def _left_out(run: Path) -> Callable[[str, list[str]], list[str]]:
-    def left_out(folder: str, names: list[str]) -> list[str]:
-        return [name for name in names if Path(folder) == run and name in _NOT_COPIED]
-
-    return left_out
-
-
 def _link_or_copy(source: str, target: str) -> None:
+    """Hard links to tensor files: a run replaces its files and never writes to them."""
     if source.endswith(".safetensors"):
-        try:
+        with suppress(OSError):  # a file system without links
             os.link(source, target)
             return
-        except OSError:  # a file system without links
-            pass
     shutil.copy2(source, target)
 
 
 def clear_notes(run: Path) -> None:
     """Remove the notes that methods left in a run (see unlearn/notebook.py)."""
     with own_errors(run):
-        if (run / UNLEARNING).exists():
-            shutil.rmtree(run / UNLEARNING)
+        _remove(run / paths.UNLEARNING)

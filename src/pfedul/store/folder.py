@@ -18,18 +18,8 @@ from filelock import FileLock, Timeout
 from pfedul.base.tensorfile import digest, encode
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError, TransientError
+from pfedul.store import paths
 from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.paths import (
-    CLIENTS,
-    DEPLOYMENT,
-    INIT_FILE,
-    LEDGER_FILE,
-    LOCK_FILE,
-    SETTINGS_FILE,
-    SHARED_FILE,
-    inside,
-    refuse_links,
-)
 
 _WINDOWS = os.name == "nt"
 
@@ -40,9 +30,9 @@ def require_run(path: Path) -> None:
         raise PfedulError(f"There is no run at {path}; create it with 'pfedul train {path}'.")
     if not path.is_dir():
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
-    if not (path / LEDGER_FILE).is_file():
-        raise PfedulError(f"{path} is not a pfedul run folder (it has no {LEDGER_FILE}).")
-    refuse_links(path)
+    if not (path / paths.LEDGER_FILE).is_file():
+        raise PfedulError(f"{path} is not a pfedul run folder (it has no {paths.LEDGER_FILE}).")
+    paths.refuse_links(path)
 
 
 def refuse_unusable(path: Path) -> None:
@@ -50,18 +40,18 @@ def refuse_unusable(path: Path) -> None:
     if path.is_file():
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
     if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
-        known = (path / LEDGER_FILE).is_file()
+        known = (path / paths.LEDGER_FILE).is_file()
         raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
-    refuse_links(path)
+    paths.refuse_links(path)
     if path == Path.cwd():
         raise PfedulError("A run needs a folder of its own; give the name of a new one.")
 
 
 _BEFORE_A_RUN = {
-    *(DEPLOYMENT, SETTINGS_FILE, INIT_FILE, SHARED_FILE, LOCK_FILE, CLIENTS),
+    *(paths.DEPLOYMENT, paths.SETTINGS_FILE, paths.INIT_FILE),
+    *(paths.SHARED_FILE, paths.LOCK_FILE, paths.CLIENTS),
 }
 """A deployment, and leftovers of a process that was killed while it moved a new run next to it."""
-
 
 _HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
 
@@ -72,7 +62,7 @@ def claim(draft: Path, path: Path, lock: FileLock) -> FileLock:
     """Rename a complete draft to its final name, unless there is a run by now; returns the lock."""
     if _WINDOWS:  # no folder can be renamed there while a file in it is open
         lock.release()
-    if (path / DEPLOYMENT).is_dir():
+    if (path / paths.DEPLOYMENT).is_dir():
         _move_next_to_deployment(draft, path)
     else:
         _rename(draft, path)
@@ -90,9 +80,10 @@ def _rename(draft: Path, path: Path) -> None:
 
 def _move_next_to_deployment(draft: Path, path: Path) -> None:
     """Entry by entry, the ledger last: without it the folder is not yet a run."""
-    if (path / LEDGER_FILE).exists():
+    if (path / paths.LEDGER_FILE).exists():
         raise PfedulError(_HOLDS_A_RUN.format(path))
-    last = [LOCK_FILE, LEDGER_FILE]  # `sweep_drafts` removes leftover drafts that have a lock file
+    # The lock late: `sweep_drafts` removes leftover drafts that have a lock file.
+    last = [paths.LOCK_FILE, paths.LEDGER_FILE]
     entries = sorted(
         draft.iterdir(), key=lambda entry: last.index(entry.name) if entry.name in last else -1
     )
@@ -108,7 +99,7 @@ def sweep_drafts(path: Path) -> None:
     """Remove leftovers of a process that was killed while it created this run."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
         with suppress(OSError, PfedulError):
-            if inside(draft.parent, f"{draft.name}/{LOCK_FILE}").is_file():
+            if paths.inside(draft.parent, f"{draft.name}/{paths.LOCK_FILE}").is_file():
                 take_lock(draft).release()
                 shutil.rmtree(draft)
 
@@ -118,14 +109,14 @@ def write_draft(
 ) -> FileLock:
     """Write a complete run folder under a temporary name; returns its lock."""
     lock = take_lock(draft)
-    (draft / SETTINGS_FILE).write_text(settings, encoding="utf-8")
+    (draft / paths.SETTINGS_FILE).write_text(settings, encoding="utf-8")
     statements = list(rows)
     for name, content in tensors.items():
         data = encode(content)
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).write_bytes(data)
         statements.append(insert("files", path=name, sha256=digest(data), bytes=len(data)))
-    ledger = Ledger.create(draft / LEDGER_FILE)
+    ledger = Ledger.create(draft / paths.LEDGER_FILE)
     ledger.write(statements)
     ledger.close()
     sync_tree(draft)
@@ -134,7 +125,7 @@ def write_draft(
 
 def take_lock(folder: Path) -> FileLock:
     """Lock a folder for this process, without waiting; a killed process leaves no lock behind."""
-    file = inside(folder, LOCK_FILE)
+    file = paths.inside(folder, paths.LOCK_FILE)
     lock = FileLock(
         file,
         blocking=False,

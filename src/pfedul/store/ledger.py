@@ -1,8 +1,7 @@
 """The ledger of a run: an SQLite file that says what happened.
 
-Rows about one client name it in a column `client`, so they can be erased with it.
-Deleted content is overwritten at once (`secure_delete`), and no write-ahead log
-remains after a commit.
+Rows about one client name it in a column `client`, so they can be erased with it. Deleted content
+is overwritten at once (`secure_delete`), and no write-ahead log remains after a commit.
 """
 
 from __future__ import annotations
@@ -153,6 +152,14 @@ class Ledger:
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         """What a query finds, as plain dictionaries."""
         return [dict(row) for row in self._db.execute(sql, values)]
+
+    def column(self, sql: str, *values: Any) -> list[Any]:
+        """The first column of all rows."""
+        return [row[0] for row in self._db.execute(sql, values)]
+
+    def pairs(self, sql: str, *values: Any) -> dict[Any, Any]:
+        """The first column -> the second."""
+        return {row[0]: row[1] for row in self._db.execute(sql, values)}
 
     def value(self, sql: str, *values: Any) -> Any:
         """The first column of the first row; None if there is no row."""

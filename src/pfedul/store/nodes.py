@@ -36,13 +36,12 @@ def data_digest(ledger: Ledger, client: str) -> str | None:
 
 def bound_keys(ledger: Ledger) -> dict[str, str]:
     """Client -> the key of its node."""
-    rows = ledger.rows("SELECT client, node_key FROM nodes ORDER BY client")
-    return {row["client"]: row["node_key"] for row in rows}
+    return ledger.pairs("SELECT client, node_key FROM nodes ORDER BY client")
 
 
 def barred_keys(ledger: Ledger) -> set[str]:
     """Keys of nodes whose client was forgotten."""
-    return {row["node_key"] for row in ledger.rows("SELECT node_key FROM barred")}
+    return set(ledger.column("SELECT node_key FROM barred"))
 
 
 def binding_rows(client: str, key: str) -> list[Statement]:

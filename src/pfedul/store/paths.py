@@ -1,8 +1,7 @@
 """The names of files and folders in a run folder. See docs/run-folder.md.
 
-A run folder may come from somebody else, so every name that its ledger holds is
-checked: it must fit the layout and stay inside the folder. No symbolic link inside
-a run folder is followed.
+A run folder may come from somebody else, so every name that its ledger holds is checked: it must
+fit the layout and stay inside the folder. No symbolic link inside a run folder is followed.
 """
 
 from __future__ import annotations

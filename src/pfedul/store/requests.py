@@ -53,7 +53,7 @@ def read_requests(ledger: Ledger) -> list[Request]:
             row["asked_at"],
             row["status"],
             row["repaired"],
-            None if row["outcome"] is None else json.loads(row["outcome"]),
+            json.loads(row["outcome"] or "null"),
         )
         for row in ledger.rows("SELECT * FROM requests ORDER BY request")
     ]
@@ -112,16 +112,14 @@ def accuracies(ledger: Ledger, request: Request) -> tuple[dict[str, float], dict
 def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
     """For targets that kept their personal tensors themselves: whether these are erased."""
     sql = "SELECT target, confirmed_at FROM erasures WHERE request = ? ORDER BY target"
-    return {
-        row["target"]: NOT_CONFIRMED if (at := row["confirmed_at"]) is None else f"confirmed {at}"
-        for row in ledger.rows(sql, request.number)
-    }
+    confirmed = ledger.pairs(sql, request.number)
+    return {who: f"confirmed {at}" if at else NOT_CONFIRMED for who, at in confirmed.items()}
 
 
 def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
     """Who has yet to recalibrate for this request."""
     sql = "SELECT client FROM recalibrations WHERE request = ? AND done_at IS NULL ORDER BY client"
-    return [row["client"] for row in ledger.rows(sql, request.number)]
+    return ledger.column(sql, request.number)
 
 
 def repaired_row(request: Request, rounds: int) -> Statement:
@@ -157,11 +155,7 @@ _OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erase
 
 
 def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
-    """The request honoured, with what was done for it.
-
-    Figures of single remaining clients are not in it: they are separate rows, which
-    can be erased when that client is forgotten in turn.
-    """
+    """The request honoured; figures of single clients are other rows, which can be erased."""
     kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
     sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
     return sql, (status, repaired, json.dumps(kept), request.number)
@@ -196,12 +190,8 @@ def recalibration_rows(
     request: Request, clients: Sequence[str], missing: Sequence[str]
 ) -> list[Statement]:
     """Who has recalibrated, and who has yet to."""
+    done = {client: None if client in missing else now() for client in clients}
     return [
-        insert(
-            "recalibrations",
-            request=request.number,
-            client=client,
-            done_at=None if client in missing else now(),
-        )
-        for client in clients
+        insert("recalibrations", request=request.number, client=client, done_at=at)
+        for client, at in done.items()
     ]

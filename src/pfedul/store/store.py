@@ -21,18 +21,7 @@ from filelock import FileLock
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.store.folder import (
-    claim,
-    own_errors,
-    refuse_unusable,
-    require_run,
-    sweep_drafts,
-    sync,
-    sync_tree,
-    take_lock,
-    uninterrupted,
-    write_draft,
-)
+from pfedul.store import folder
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.paths import (
     CLIENTS,
@@ -70,29 +59,29 @@ class Store:
         path: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
     ) -> Store:
         """A new run folder. It appears under its name complete, or not at all."""
-        refuse_unusable(path)
-        with own_errors(path):
+        folder.refuse_unusable(path)
+        with folder.own_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            sweep_drafts(path)
+            folder.sweep_drafts(path)
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
-                lock = write_draft(draft, settings, tensors, rows)
+                lock = folder.write_draft(draft, settings, tensors, rows)
                 draft.chmod(0o755)
-                lock = claim(draft, path, lock)
+                lock = folder.claim(draft, path, lock)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
-            sync(path.parent)
+            folder.sync(path.parent)
         return Store(path, lock)
 
     @staticmethod
     def open(path: Path) -> Store:
         """An existing run, locked for this process, at its last whole commit."""
-        require_run(path)
-        with own_errors(path):
-            lock = take_lock(path)
+        folder.require_run(path)
+        with folder.own_errors(path):
+            lock = folder.take_lock(path)
         try:
-            with own_errors(path):
+            with folder.own_errors(path):
                 store = Store(path, lock)
             store.verify()
         except BaseException:
@@ -102,8 +91,8 @@ class Store:
 
     def _finish_commit(self) -> None:
         """Move the staged files that the ledger lists to their places; drop all others."""
-        pending = self.ledger.rows("SELECT staged, path FROM pending")
-        moves = [(row["staged"], row["path"]) for row in pending]
+        pending = self.ledger.pairs("SELECT path, staged FROM pending")
+        moves = [(staged, path) for path, staged in pending.items()]
         self._check_names(moves)
         self._publish(moves)
         self._forget_removals(moves)
@@ -113,8 +102,8 @@ class Store:
         """Check all names before anything is moved: the ledger may come from somebody else."""
         for staged, name in moves:
             check_move(staged, name)
-        for row in self.ledger.rows("SELECT path FROM files"):
-            check_file(row["path"])
+        for name in self.ledger.column("SELECT path FROM files"):
+            check_file(name)
 
     def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Move staged files to their public names, durably, before staging is cleared.
@@ -131,9 +120,9 @@ class Store:
                     os.replace(inside(self.path, staged), target)
             else:
                 target.unlink(missing_ok=True)
-        touched = {*folders, *(folder.parent for folder in folders)}
-        for folder in sorted(touched, key=lambda folder: -len(folder.parts)):
-            self._sync_folder(folder)  # the deepest first: it may leave the one above it empty
+        touched = {*folders, *(place.parent for place in folders)}
+        for place in sorted(touched, key=lambda place: -len(place.parts)):
+            self._sync_folder(place)  # the deepest first: it may leave the one above it empty
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
@@ -141,22 +130,22 @@ class Store:
         if not all(staged for staged, _ in moves):
             self.ledger.write([("DELETE FROM pending WHERE staged = ''", ())])
 
-    def _sync_folder(self, folder: Path) -> None:
+    def _sync_folder(self, place: Path) -> None:
         """Sync a folder, or delete it if a removal left it empty."""
-        if folder.is_relative_to(self.path) and folder.is_dir():
-            if folder != self.path and not any(folder.iterdir()):
-                folder.rmdir()
-                sync(folder.parent)
-            else:
-                sync(folder)
+        if place.is_relative_to(self.path) and place.is_dir():
+            if place != self.path and not any(place.iterdir()):
+                place.rmdir()
+                place = place.parent
+            folder.sync(place)
 
     def verify(self) -> None:
         """Compare every tensor file with its hash in the ledger; raises if one differs."""
-        for row in self.ledger.rows("SELECT path, sha256 FROM files ORDER BY path"):
-            file = inside(self.path, row["path"])
+        files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
+        for name, sha256 in files.items():
+            file = inside(self.path, name)
             if not file.is_file():
                 raise PfedulError(f"The file {file} is missing; restore it from a backup.")
-            if digest_file(file) != row["sha256"]:
+            if digest_file(file) != sha256:
                 raise PfedulError(
                     f"The file {file} is not the one that this run wrote (damaged or foreign); "
                     "restore it from a backup."
@@ -173,14 +162,18 @@ class Store:
         """The newest tensors of that name, including those of rounds not yet committed."""
         return read_file(self.locate(name))
 
+    def find(self, name: str) -> Tensors | None:
+        """The same; None if there is no file of that name."""
+        return self.read(name) if self.has(name) else None
+
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
         return inside(self.path, self._staged(name) if name in self._batch else name)
 
     def names(self, prefix: str) -> list[str]:
         """Names of the tensor files that begin with `prefix`, committed or waiting to be."""
-        known = {row["path"] for row in self.ledger.rows("SELECT path FROM files")}
-        return sorted(n for n in known | set(self._batch) if n.startswith(prefix) and self.has(n))
+        known = {*self.ledger.column("SELECT path FROM files"), *self._batch}
+        return sorted(name for name in known if name.startswith(prefix) and self.has(name))
 
     @property
     def scratch(self) -> Path:
@@ -188,12 +181,8 @@ class Store:
         return self.path / STAGING / "unit" / "scratch"
 
     def state_digest(self) -> str:
-        """SHA-256 over the names and digests of all current shared and personal tensors.
-
-        Complete units that wait to be committed are included.
-        """
-        rows = self.ledger.rows("SELECT path, sha256 FROM files")
-        known = {row["path"]: row["sha256"] for row in rows} | self._batch
+        """SHA-256 over names and digests of shared and personal tensors, waiting ones included."""
+        known = self.ledger.pairs("SELECT path, sha256 FROM files") | self._batch
         lines = [
             f"{name} {known[name]}\n"
             for name in sorted(known)
@@ -204,11 +193,11 @@ class Store:
     def write_settings(self, text: str) -> None:
         """Replace the configuration atomically."""
         draft = inside(self.path, f"{SETTINGS_FILE}.new")
-        with own_errors(self.path):
+        with folder.own_errors(self.path):
             draft.write_text(text, encoding="utf-8")
-            sync(draft)
+            folder.sync(draft)
             os.replace(draft, self.path / SETTINGS_FILE)
-            sync(self.path)
+            folder.sync(self.path)
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
@@ -217,7 +206,7 @@ class Store:
         check_file(name)
         data = encode(tensors)
         file = inside(self.path, f"{STAGING}/unit/{name}")
-        with own_errors(self.path):
+        with folder.own_errors(self.path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
         self._unit.add(name)
@@ -256,8 +245,8 @@ class Store:
         if not self._rows and not self._batch and not self._removed:
             return
         started = time.perf_counter()
-        with own_errors(self.path), uninterrupted():
-            self._sync_staged()
+        with folder.own_errors(self.path), folder.uninterrupted():
+            folder.sync_tree(self.path / STAGING)
             self._publishing = True
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))
@@ -290,9 +279,6 @@ class Store:
             return "DELETE FROM files WHERE path = ?", (name,)
         size = (self.path / self._staged(name)).stat().st_size
         return insert("files", path=name, sha256=self._batch[name], bytes=size)
-
-    def _sync_staged(self) -> None:
-        sync_tree(self.path / STAGING)
 
     def _staged(self, name: str) -> str:
         return f"{STAGING}/{self._number}/{name}"

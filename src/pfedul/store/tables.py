@@ -50,18 +50,7 @@ def round_rows(
             **cost,
         )
     ]
-    rows += [
-        insert(
-            "replies",
-            round=result.number,
-            client=reply.client,
-            samples=reply.samples,
-            loss=reply.loss,
-            update_norm=reply.update_norm,
-            cpu_seconds=reply.cpu_seconds,
-        )
-        for reply in accepted
-    ]
+    rows += [insert("replies", round=result.number, **asdict(reply)) for reply in accepted]
     return rows + refusal_rows(result.number, result.refused)
 
 
@@ -77,14 +66,7 @@ def evaluation_rows(evaluation: Evaluation, commit: int) -> list[Statement]:
     """Each client's figures after a round, replacing older ones, and the commit they belong to."""
     older = "DELETE FROM evaluations WHERE round = ?", (evaluation.round,)
     return [older, insert("meta", key="evaluated_commit", value=str(commit))] + [
-        insert(
-            "evaluations",
-            round=evaluation.round,
-            client=client,
-            accuracy=score.accuracy,
-            loss=score.loss,
-            samples=score.samples,
-        )
+        insert("evaluations", round=evaluation.round, client=client, **asdict(score))
         for client, score in evaluation.clients.items()
     ]
 
@@ -111,9 +93,6 @@ def read_members(ledger: Ledger) -> dict[str, Member]:
     return {row["client"]: Member(**row) for row in rows}
 
 
-# Reading
-
-
 def last_round(ledger: Ledger) -> int:
     """The number of the last round; 0 before the first."""
     number: int | None = ledger.value("SELECT MAX(round) FROM rounds")
@@ -122,16 +101,15 @@ def last_round(ledger: Ledger) -> int:
 
 def clients_seen(ledger: Ledger) -> set[str]:
     """Clients that took part in any round."""
-    return {row["client"] for row in ledger.rows("SELECT DISTINCT client FROM replies")}
+    return set(ledger.column("SELECT DISTINCT client FROM replies"))
 
 
 def participants_of(ledger: Ledger, number: int) -> dict[str, int]:
     """Clients that took part in a round, with their samples then."""
-    rows = ledger.rows("SELECT client, samples FROM replies WHERE round = ?", number)
-    return {row["client"]: row["samples"] for row in rows}
+    return ledger.pairs("SELECT client, samples FROM replies WHERE round = ?", number)
 
 
-def participation(ledger: Ledger, since: int = 0) -> list[dict[str, int]]:
+def participation(ledger: Ledger, since: int) -> list[dict[str, int]]:
     """Clients with their samples in each round after `since`; forgotten clients are not in it."""
     rounds: dict[int, dict[str, int]] = {}
     sql = "SELECT round, client, samples FROM replies WHERE round > ? ORDER BY round"
@@ -152,18 +130,9 @@ def repaired_by(ledger: Ledger, number: int) -> int | None:
     return request
 
 
-@dataclass(frozen=True)
-class RoundRow:
-    """A round as the ledger has it: samples of all replies, and the hash of its mean."""
-
-    samples: int
-    shared_sha256: str
-
-
-def round_row(ledger: Ledger, number: int) -> RoundRow:
-    """One round of the ledger."""
-    (row,) = ledger.rows("SELECT samples, shared_sha256 FROM rounds WHERE round = ?", number)
-    return RoundRow(**row)
+def mean_digest(ledger: Ledger, number: int) -> str:
+    """The SHA-256 of the mean of a round."""
+    return str(ledger.value("SELECT shared_sha256 FROM rounds WHERE round = ?", number))
 
 
 @dataclass(frozen=True)
@@ -189,19 +158,18 @@ def spent_on_rounds(ledger: Ledger, since: int = 0, until: int | None = None) ->
 
 def refused_clients(ledger: Ledger) -> list[str]:
     """The client of each refusal in a round, once for each refusal."""
-    return [row["client"] for row in ledger.rows("SELECT client FROM refusals WHERE round > 0")]
+    return ledger.column("SELECT client FROM refusals WHERE round > 0")
 
 
-def file_names(ledger: Ledger, prefix: str = "") -> list[str]:
+def file_names(ledger: Ledger, prefix: str) -> list[str]:
     """Names of committed files that begin with `prefix`."""
-    rows = ledger.rows("SELECT path FROM files ORDER BY path")
-    return [row["path"] for row in rows if row["path"].startswith(prefix)]
+    names = ledger.column("SELECT path FROM files ORDER BY path")
+    return [name for name in names if name.startswith(prefix)]
 
 
 def joined_before(ledger: Ledger, number: int) -> set[str]:
     """Clients that joined before a round."""
-    rows = ledger.rows("SELECT client FROM clients WHERE joined_round < ?", number)
-    return {row["client"] for row in rows}
+    return set(ledger.column("SELECT client FROM clients WHERE joined_round < ?", number))
 
 
 def digest_of(ledger: Ledger, name: str) -> str | None:
@@ -213,4 +181,4 @@ def digest_of(ledger: Ledger, name: str) -> str | None:
 def accuracies_of(ledger: Ledger, number: int) -> dict[str, float]:
     """Client -> accuracy, as evaluated after a round."""
     sql = "SELECT client, accuracy FROM evaluations WHERE round = ? ORDER BY client"
-    return {row["client"]: row["accuracy"] for row in ledger.rows(sql, number)}
+    return ledger.pairs(sql, number)

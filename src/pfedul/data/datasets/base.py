@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.data.datasets.files import SearchPath
 from pfedul.data.samples import TensorSamples
 
 
@@ -32,11 +32,27 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class DatasetKind:
-    """A data set that users can choose by name.
+class SearchPath:
+    """The folders in which files are looked for, first one first."""
 
-    `files` says which files it wants (empty if none), `published` who publishes them and where.
+    roots: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One official form of a data set: its folder names, its file patterns, its archive.
+
+    A place has this layout when every pattern matches at least one file: a part will do.
     """
+
+    folders: tuple[str, ...]
+    patterns: tuple[str, ...]
+    archive: str = ""
+
+
+@dataclass(frozen=True)
+class DatasetKind:
+    """A data set that users can choose; `files` are those that it needs, `published` by whom."""
 
     name: str
     summary: str
@@ -45,3 +61,4 @@ class DatasetKind:
     published: str
     licence: str
     load: Callable[[SearchPath, Any], Dataset]
+    layouts: tuple[Layout, ...] = ()

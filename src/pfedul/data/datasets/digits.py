@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from pfedul.base.registry import NoOptions
-from pfedul.data.datasets.base import Dataset, DatasetKind
-from pfedul.data.datasets.files import SearchPath, normalised
+from pfedul.data.datasets.base import Dataset, DatasetKind, SearchPath
+from pfedul.data.datasets.files import normalised
 from pfedul.data.samples import stratified_split, tensor_samples
 
 CLASSES = 10

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from pfedul.base.registry import NoOptions
-from pfedul.data.datasets.base import Dataset, DatasetKind
-from pfedul.data.datasets.files import Layout, SearchPath, Wanted, contents, find, images_from_bytes
+from pfedul.data.datasets.base import Dataset, DatasetKind, Layout, SearchPath
+from pfedul.data.datasets.files import contents, find, images_from_bytes
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
 
@@ -28,30 +28,20 @@ SIDE = 28
 # Mean and deviation of the full official training part, as widely published.
 MEAN, STD = (0.2860,), (0.3530,)
 
-_NAMES = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
+_IMAGES, _LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
+_NAMES = tuple(name.format(part) for part in ("train", "t10k") for name in (_IMAGES, _LABELS))
 _FOLDERS = ("fashion-mnist", "FashionMNIST/raw")
-WANTED = Wanted(
-    name="fashion-mnist",
-    files="the four files {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz",
-    published="Zalando Research, https://github.com/zalandoresearch/fashion-mnist",
-    layouts=(Layout(_FOLDERS, _NAMES), Layout(_FOLDERS, tuple(f"{name}.gz" for name in _NAMES))),
-)
 
 
 def load(search: SearchPath, _options: NoOptions) -> Dataset:
     """The official training part and the official test part ("t10k")."""
-    found = find(search, WANTED)
+    found = find(search, FASHION_MNIST)
     files = {name.removesuffix(".gz"): content for name, content in contents(found)}
     return Dataset(_part(files, "train"), _part(files, "t10k"), CLASSES)
 
 
 def _part(files: dict[str, bytes], part: str) -> TensorSamples:
-    images_name, labels_name = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+    images_name, labels_name = _IMAGES.format(part), _LABELS.format(part)
     pixels = read_idx(images_name, files[images_name], dimensions=3)
     labels = read_idx(labels_name, files[labels_name], dimensions=1).astype(np.int64)
     if pixels.shape != (len(labels), SIDE, SIDE) or labels.max(initial=0) >= CLASSES:
@@ -64,13 +54,14 @@ def _part(files: dict[str, bytes], part: str) -> TensorSamples:
 
 
 FASHION_MNIST = DatasetKind(
-    name=WANTED.name,
+    name="fashion-mnist",
     summary="70,000 grey images of clothes, 28 x 28 points; 10 classes",
     options=NoOptions,
-    files=WANTED.files,
-    published=WANTED.published,
+    files="the four files {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz",
+    published="Zalando Research, https://github.com/zalandoresearch/fashion-mnist",
     licence="MIT",
     load=load,
+    layouts=(Layout(_FOLDERS, _NAMES), Layout(_FOLDERS, tuple(f"{name}.gz" for name in _NAMES))),
 )
 
 

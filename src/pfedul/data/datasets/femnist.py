@@ -1,9 +1,8 @@
 """FEMNIST: handwritten digits and letters by some 3,500 writers, 28 x 28 points, 62 classes.
 
-S. Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", made from
-NIST Special Database 19. LEAF's scripts write json files into the folders train
-and test: `users`, and for each user `user_data` with rows `x` of 784 values
-(1 = white paper) and labels `y`.
+S. Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", made from NIST Special Database
+19. LEAF's scripts write json files into the folders train and test: `users`, and for each user
+`user_data` with rows `x` of 784 values (1 = white paper) and labels `y`.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from pfedul.base.registry import NoOptions
-from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
-from pfedul.data.datasets.files import Layout, SearchPath, Wanted, contents, find, normalised
+from pfedul.data.datasets.base import Dataset, DatasetKind, Layout, Owners, SearchPath
+from pfedul.data.datasets.files import contents, find, normalised
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
 
@@ -27,13 +26,6 @@ PIXELS = 28 * 28
 # Mean and deviation of the whole set, as widely published (0.9637 with white = 1).
 # Paper is turned to 0 and ink to 1, so padding by zeros looks like paper.
 MEAN, STD = (1 - 0.9637,), (0.1597,)
-
-WANTED = Wanted(
-    name="femnist",
-    files="LEAF's json files in the folders train and test",
-    published="the LEAF benchmark, https://github.com/TalwalkarLab/leaf (data/femnist)",
-    layouts=(Layout(("femnist", "femnist/data"), ("train/*.json", "test/*.json")),),
-)
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class _Writer:
 def load(search: SearchPath, _options: NoOptions) -> Dataset:
     """LEAF's own training and test parts, with the writer of every image."""
     parts: dict[str, list[_Writer]] = {"train": [], "test": []}
-    for name, content in contents(find(search, WANTED)):
+    for name, content in contents(find(search, FEMNIST)):
         parts[name.partition("/")[0]].extend(_writers(name, content))
     owners = Owners(_owners(parts["train"]), _owners(parts["test"]))
     return Dataset(_samples(parts["train"]), _samples(parts["test"]), CLASSES, owners)
@@ -58,21 +50,15 @@ def _writers(name: str, content: bytes) -> Iterator[_Writer]:
         for user in given["users"]:
             data = given["user_data"][user]
             images = np.array(data["x"], dtype=np.float32).reshape(-1, PIXELS)
-            yield _checked(_Writer(str(user), images, np.array(data["y"], dtype=np.int64)))
+            labels = np.array(data["y"], dtype=np.int64)
+            if labels.shape != (len(images),) or ((labels < 0) | (labels >= CLASSES)).any():
+                raise ValueError("one label from 0 to 61 for each image")
+            yield _Writer(str(user), images, labels)
     except (KeyError, TypeError, ValueError):
         raise PfedulError(
             f"The file {name} is not LEAF's json for FEMNIST (users, user_data with rows x of 784 "
             "values and labels y from 0 to 61); make it again with LEAF's scripts."
         ) from None
-
-
-def _checked(writer: _Writer) -> _Writer:
-    labels = writer.labels
-    if labels.shape != (len(writer.images),):
-        raise ValueError("one label for each image")
-    if len(labels) and not 0 <= labels.min() <= labels.max() < CLASSES:
-        raise ValueError("a label outside the classes")
-    return writer
 
 
 def _owners(writers: list[_Writer]) -> NDArray[np.str_]:
@@ -84,15 +70,16 @@ def _samples(writers: list[_Writer]) -> TensorSamples:
     paper = np.concatenate([np.empty((0, PIXELS), np.float32), *(w.images for w in writers)])
     labels = np.concatenate([np.empty(0, np.int64), *(w.labels for w in writers)])
     x = normalised((1 - paper).reshape(-1, 1, 28, 28), MEAN, STD)
-    return tensor_samples(x, torch.from_numpy(labels), WANTED.name)
+    return tensor_samples(x, torch.from_numpy(labels), FEMNIST.name)
 
 
 FEMNIST = DatasetKind(
-    name=WANTED.name,
+    name="femnist",
     summary="digits and letters by genuine writers, 28 x 28 points; 62 classes",
     options=NoOptions,
-    files=WANTED.files,
-    published=WANTED.published,
+    files="LEAF's json files in the folders train and test",
+    published="the LEAF benchmark, https://github.com/TalwalkarLab/leaf (data/femnist)",
     licence="LEAF: BSD 2-Clause; NIST Special Database 19 is free to use",
     load=load,
+    layouts=(Layout(("femnist", "femnist/data"), ("train/*.json", "test/*.json")),),
 )

@@ -19,40 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfedul.data.datasets.base import DatasetKind, Layout, SearchPath
 from pfedul.errors import PfedulError
 
 ENVIRONMENT_VARIABLE = "PFEDUL_DATA"
 BYTE_RANGE = 255.0
-
-
-@dataclass(frozen=True)
-class SearchPath:
-    """The folders in which files are looked for, first one first."""
-
-    roots: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One official form of a data set: its folder names, its archive, its file patterns.
-
-    A place has this layout when every pattern matches at least one file, so a
-    part of the official files is enough.
-    """
-
-    folders: tuple[str, ...]
-    patterns: tuple[str, ...]
-    archive: str = ""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to look for, and the words in which to ask the user for it."""
-
-    name: str
-    files: str
-    published: str
-    layouts: tuple[Layout, ...]
+_NOWHERE = "no folder was named to look for them in"
 
 
 @dataclass(frozen=True)
@@ -66,23 +38,25 @@ class Found:
 def search_path(root: Path | None) -> SearchPath:
     """The root that the user names, then the one that the environment names."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
-    roots = [root] if root is not None else []
-    return SearchPath((*roots, Path(named)) if named else tuple(roots))
+    roots = (root, Path(named) if named else None)
+    return SearchPath(tuple(folder for folder in roots if folder is not None))
 
 
-def find(search: SearchPath, wanted: Wanted) -> Found:
-    """The first place in the search path that holds what is wanted."""
+def find(search: SearchPath, wanted: DatasetKind) -> Found:
+    """The first place in the search path that holds the files of a data set."""
     for found in _candidates(search, wanted):
         if found.path.is_file() or _has_layout(found):
             return found
+    roots = " or ".join(map(str, search.roots))
+    looked = f"they were not found in {roots}" if roots else _NOWHERE
     raise PfedulError(
-        f"The data set '{wanted.name}' needs {wanted.files}, and {_looked(search)}: get them from "
+        f"The data set '{wanted.name}' needs {wanted.files}, and {looked}: get them from "
         f"{wanted.published} and name their folder by --data-root DIR or by the environment "
         f"variable {ENVIRONMENT_VARIABLE}."
     )
 
 
-def _candidates(search: SearchPath, wanted: Wanted) -> Iterator[Found]:
+def _candidates(search: SearchPath, wanted: DatasetKind) -> Iterator[Found]:
     """Named folders and archives come before the root itself, which may hold other things too."""
     for root in search.roots:
         for layout in wanted.layouts:
@@ -96,18 +70,9 @@ def _has_layout(found: Found) -> bool:
     return all(any(path.is_file() for path in paths) for paths in matches)
 
 
-def _looked(search: SearchPath) -> str:
-    if not search.roots:
-        return "no folder was named to look for them in"
-    return f"they were not found in {' or '.join(str(root) for root in search.roots)}"
-
-
 def contents(found: Found) -> Iterator[tuple[str, bytes]]:
     """Name and bytes of every file that the layout asks for, one at a time."""
-    if found.path.is_dir():
-        yield from _from_folder(found)
-    else:
-        yield from _from_archive(found)
+    return _from_folder(found) if found.path.is_dir() else _from_archive(found)
 
 
 def _from_folder(found: Found) -> Iterator[tuple[str, bytes]]:

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from pfedul.base.options import REQUIRED, option
 from pfedul.data.checks import classes_up_to
-from pfedul.data.datasets.base import Dataset, DatasetKind, Owners
-from pfedul.data.datasets.files import BYTE_RANGE, SearchPath
+from pfedul.data.datasets.base import Dataset, DatasetKind, Owners, SearchPath
+from pfedul.data.datasets.files import BYTE_RANGE
 from pfedul.data.samples import ClientData, TensorSamples, stratified_split, tensor_samples
 from pfedul.errors import PfedulError
 

@@ -58,21 +58,14 @@ class PickledArray:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, dtype, by_columns, raw = state
-        self.values = _array(raw, dtype, shape, "F" if by_columns else "C")
+        flat = np.frombuffer(raw, dtype.real())
+        self.values = flat.reshape(shape, order="F" if by_columns else "C")
 
 
-def _array(
-    raw: bytes, dtype: PickledDtype, shape: tuple[int, ...], order: str
-) -> np.ndarray[Any, np.dtype[Any]]:
-    return np.frombuffer(raw, dtype.real()).reshape(shape, order="F" if order == "F" else "C")
-
-
-def _from_buffer(
-    raw: bytes, dtype: PickledDtype, shape: tuple[int, ...], order: str
-) -> PickledArray:
+def _from_buffer(raw: bytes, dtype: PickledDtype, shape: object, order: str) -> PickledArray:
     """Stands for the function that protocol 5 rebuilds arrays with."""
     array = PickledArray()
-    array.values = _array(raw, dtype, shape, order)
+    array.__setstate__((1, shape, dtype, order == "F", raw))
     return array
 
 

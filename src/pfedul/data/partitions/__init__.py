@@ -13,13 +13,6 @@ from pfedul.data.partitions.rare_class import RARE_CLASS
 
 PARTITIONS: Registry[PartitionKind] = Registry(
     "partition",
-    DIRICHLET,
-    IID,
-    PATHOLOGICAL,
-    NATURAL,
-    IMBALANCED,
-    RARE_CLASS,
+    *(DIRICHLET, IID, PATHOLOGICAL, NATURAL, IMBALANCED, RARE_CLASS),
     group="pfedul.partitions",
 )
-
-__all__ = ["PARTITIONS", "PartitionKind"]

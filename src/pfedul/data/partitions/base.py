@@ -1,9 +1,8 @@
 """What a partition is: a way to say which samples of a data set each client holds.
 
-Most partitions are given by shares: the fraction of each class that goes to
-each client. The same shares are applied to the training part and, separately,
-to the test part, so a client's two parts follow the same distribution and the
-official separation of the two is kept.
+Most partitions are given by shares: the fraction of each class that goes to each client. The same
+shares are applied to the training part and, separately, to the test part, so a client's two parts
+follow the same distribution and the official separation of the two is kept.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ Split = Callable[[Dataset, int | None, int, Any], Holdings]
 
 @dataclass(frozen=True)
 class PartitionKind:
-    """A partition that users can choose by name.
-
-    `split` takes the data set, the number of clients (or None), the seed and the options.
-    """
+    """A partition that users can choose; `split` takes data set, clients, seed and options."""
 
     name: str
     summary: str
@@ -58,7 +54,11 @@ def by_shares(rule: ShareRule) -> Split:
 
     def split(dataset: Dataset, clients: int | None, seed: int, options: Any) -> Holdings:
         count = CLIENTS_UNLESS_SAID if clients is None else clients
-        _check_enough_samples(dataset, count)
+        if count > len(dataset.train):
+            raise PfedulError(
+                f"There are {count} clients but only {len(dataset.train)} training samples; "
+                "ask for fewer clients."
+            )
         shares = rule(dataset.classes, count, numpy_generator(seed, "partition", "shares"), options)
         train, test = (
             deal(part.y.numpy(), shares, numpy_generator(seed, "partition", name))
@@ -69,21 +69,12 @@ def by_shares(rule: ShareRule) -> Split:
     return split
 
 
-def _check_enough_samples(dataset: Dataset, clients: int) -> None:
-    if clients > len(dataset.train):
-        raise PfedulError(
-            f"There are {clients} clients but only {len(dataset.train)} training samples; "
-            "ask for fewer clients."
-        )
-
-
 def deal(labels: NDArray[np.int64], shares: Shares, rng: np.random.Generator) -> list[Indices]:
     """For each client the indices of its samples, at most one client for each sample.
 
-    `shares[c, k]` is the fraction of class c that client k gets; rows sum to at
-    most 1; if they sum to 1, no sample is left over. A client that lost by rounding in one
-    class is first to gain in the next: otherwise the same clients would lose in every class,
-    and get no samples at all where there are few.
+    `shares[c, k]` is the fraction of class c that client k gets; if a row sums to less than 1,
+    samples are left over. A client that lost by rounding in one class is first to gain in the
+    next: otherwise the same clients would lose in every class, and may get no samples at all.
     """
     hands: list[list[Indices]] = [[] for _ in range(shares.shape[1])]
     owed = np.zeros(shares.shape[1])

@@ -28,13 +28,6 @@ class DirichletOptions:
     )
 
 
-def shares(
-    classes: int, clients: int, rng: np.random.Generator, options: DirichletOptions
-) -> Shares:
-    """One Dirichlet draw over the clients for each class."""
-    return draw_shares(classes, clients, rng, options.alpha)
-
-
 def draw_shares(classes: int, clients: int, rng: np.random.Generator, alpha: float) -> Shares:
     """Rows that sum to 1, each a symmetric Dirichlet draw.
 
@@ -53,5 +46,7 @@ DIRICHLET = PartitionKind(
     name="dirichlet",
     summary="each class is shared out by a Dirichlet draw; a small alpha makes clients differ",
     options=DirichletOptions,
-    split=by_shares(shares),
+    split=by_shares(
+        lambda classes, clients, rng, options: draw_shares(classes, clients, rng, options.alpha)
+    ),
 )
