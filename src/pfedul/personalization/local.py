@@ -89,7 +89,11 @@ def _schedule(
     if not training.cosine:
         return None
     batches = epochs * count_batches(count, training.batch_size)
-    return CosineAnnealingLR(optimizer, min(batches, training.steps or batches))
+    own = min(batches, training.steps or batches)
+    for group in optimizer.param_groups:
+        group["initial_lr"] = group["lr"]  # torch asks for it where a schedule goes on
+    before = (training.part - 1) * own
+    return CosineAnnealingLR(optimizer, training.parts * own, last_epoch=before - 1)
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ from pfedul.records.base import round_residual
 from pfedul.records.uploads import last_upload
 from pfedul.server.mean import StreamingMean
 from pfedul.store.paths import SHARED_FILE
-from pfedul.store.tables import digest_of, first_round_of, participants_of, round_row
+from pfedul.store.tables import digest_of, first_round_of, mean_digest, participants_of
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import (
@@ -96,8 +96,7 @@ def last_round(ctx: Context, uploads: Uploads) -> tuple[dict[str, int], int]:
 
     No targets, if the tensors are not such a mean: another request has changed them since.
     """
-    mean = ctx.history(round_row, ctx.rounds).shared_sha256
-    if ctx.history(digest_of, SHARED_FILE) != mean:
+    if ctx.history(digest_of, SHARED_FILE) != ctx.history(mean_digest, ctx.rounds):
         return {}, 0
     there = ctx.history(participants_of, ctx.rounds)
     took_part = [target for target, (at, _) in uploads.items() if at == ctx.rounds]
