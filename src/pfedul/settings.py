@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,17 +181,13 @@ def merge(stored: Settings, asked: dict[str, Any]) -> Settings:
 
 def fixed(settings: Settings) -> dict[str, Any]:
     """The settings that decide a run, which no later call may change."""
+    values = ((spec, getattr(settings, spec.name)) for spec in fields(settings))
     return {
-        spec.name: getattr(settings, spec.name)
-        for spec in fields(settings)
-        if not spec.metadata["later"] and not _as_before(settings, spec)
+        spec.name: value
+        for spec, value in values
+        # The default of a newer option changes nothing.
+        if not spec.metadata["later"] and not (spec.metadata["newer"] and value == spec.default)
     }
-
-
-def _as_before(settings: Settings, spec: Field[Any]) -> bool:
-    """Whether this is a newer option at the value at which it changes nothing."""
-    newer: bool = spec.metadata["newer"]
-    return newer and bool(getattr(settings, spec.name) == spec.default)
 
 
 def changeable(asked: dict[str, Any]) -> dict[str, Any]:

@@ -198,9 +198,10 @@ def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[
 
 def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
     kind = _plain_type(wanted)
+    convert = _CONVERTERS[kind]
     try:
-        return _CONVERTERS[kind](value)
-    except ValueError:
+        return convert(value)
+    except (ValueError, KeyError):
         words = _KINDS.get(kind, f"a value of type {kind.__name__}")
         raise PfedulError(f"Option '{key}' of the {owner} takes {words}, not '{value}'.") from None
 
@@ -213,20 +214,14 @@ def _plain_type(wanted: Any) -> type:
     return plain
 
 
-def _to_bool(text: str) -> bool:
-    if text.lower() not in {*_YES, *_NO}:
-        raise ValueError(text)
-    return text.lower() in _YES
-
-
-_YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
+_BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _KINDS: dict[type, str] = {tuple: "whole numbers joined by +", bool: "yes or no"}
 _CONVERTERS: dict[type, Any] = {
     int: int,
     float: float,
     str: str,
-    bool: _to_bool,
+    bool: lambda text: _BOOLS[text.lower()],
     tuple: lambda text: tuple(int(part) for part in text.split("+")),
 }
 

@@ -46,10 +46,7 @@ def size_in_bytes(tensors: Tensors) -> int:
 
 def wide(tensor: Tensor) -> Tensor:
     """The tensor in single precision or better; the same object if it is already."""
-    return tensor if tensor.dtype in _WIDE else tensor.to(wide_type(tensor))
-
-
-_WIDE = (torch.float32, torch.float64)
+    return tensor.to(wide_type(tensor))
 
 
 def wide_type(tensor: Tensor) -> torch.dtype:

@@ -69,22 +69,12 @@ def _check_same_shape(parts: dict[str, Samples]) -> None:
 def _largest_label(samples: Samples, owner: str) -> int:
     if isinstance(samples, TensorSamples):
         return int(samples.y.max())
-    return max(_labels_read_once(samples, owner))
-
-
-def _labels_read_once(samples: Samples, owner: str) -> list[int]:
-    """All labels of a Dataset, without a trace of the reading in the caller's random stream."""
+    assert isinstance(samples, DatasetSamples)
     try:
-        with torch.random.fork_rng(devices=[]):
-            labels = [_label(samples, index) for index in range(len(samples))]
+        with torch.random.fork_rng(devices=[]):  # reading leaves the caller's stream as it was
+            labels = [int(samples.dataset[index][1]) for index in range(len(samples))]
     except (TypeError, ValueError, IndexError, KeyError, RuntimeError):
         raise PfedulError(f"The samples of {owner} must be pairs (input, whole label).") from None
     if min(labels) < 0:
         raise PfedulError(f"The labels of {owner} must be whole numbers from 0 up.")
-    return labels
-
-
-def _label(samples: Samples, index: int) -> int:
-    if isinstance(samples, DatasetSamples):
-        return int(samples.dataset[index][1])
-    return int(samples.batch(torch.tensor([index]))[1][0])
+    return max(labels)

@@ -85,7 +85,10 @@ class ResNet18(nn.Module):
         groups = {"conv1": ["conv1", "bn1"]}
         for name, module in self.named_modules():
             if isinstance(module, BasicBlock):
-                groups |= _block_groups(name, module)
+                # The shortcut belongs to the first convolution: both read the same input.
+                shortcut = [] if module.downsample is None else [f"{name}.downsample"]
+                groups[f"{name}.conv1"] = [f"{name}.conv1", f"{name}.bn1", *shortcut]
+                groups[f"{name}.conv2"] = [f"{name}.conv2", f"{name}.bn2"]
         return groups | {"fc": ["fc"]}
 
 
@@ -129,15 +132,6 @@ def _stage(inputs: int, outputs: int, stride: int, norm: str) -> nn.Sequential:
 def _downsample(inputs: int, outputs: int, stride: int, norm: str) -> nn.Sequential:
     convolution = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
     return nn.Sequential(convolution, normalisation(norm, outputs))
-
-
-def _block_groups(name: str, block: BasicBlock) -> dict[str, list[str]]:
-    """The shortcut belongs to the block's first convolution: both read the same input."""
-    shortcut = [] if block.downsample is None else [f"{name}.downsample"]
-    return {
-        f"{name}.conv1": [f"{name}.conv1", f"{name}.bn1", *shortcut],
-        f"{name}.conv2": [f"{name}.conv2", f"{name}.bn2"],
-    }
 
 
 def _build(input_shape: Sequence[int], classes: int, options: ResNet18Options) -> nn.Module:

@@ -27,12 +27,8 @@ class StoredFisher:
     def __init__(self, store: Store, clients: Sequence[str], layers: Sequence[Layer]) -> None:
         self.layers = tuple(layers)
         self._store = store
-        self._clients = tuple(client for client in clients if store.has(fisher_file(client)))
-
-    @property
-    def clients(self) -> tuple[str, ...]:
-        """The clients with at least one round."""
-        return self._clients
+        # Those with at least one round
+        self.clients = tuple(client for client in clients if store.has(fisher_file(client)))
 
     def of(self, client: str) -> Tensors:
         return self._store.read(fisher_file(client))
@@ -42,7 +38,7 @@ class StoredFisher:
 
     def total_without(self, targets: Sequence[str]) -> Tensors | None:
         """The sum over the remaining clients, computed again; None if they have no record."""
-        remaining = [client for client in self._clients if client not in targets]
+        remaining = [client for client in self.clients if client not in targets]
         return summed(self.of(client) for client in remaining) if remaining else None
 
 

@@ -85,11 +85,9 @@ class PsiRecorder(Recorder):
 
 
 def _written(psi: Psi) -> Tensors:
-    values = torch.tensor(psi.values, dtype=torch.float64)
-    rounds = torch.tensor(psi.rounds, dtype=torch.int64)
     return {
-        _ROUNDS: rounds,
-        _PSI: values,
+        _ROUNDS: torch.tensor(psi.rounds, dtype=torch.int64),
+        _PSI: torch.tensor(psi.values, dtype=torch.float64),
         _BACK_TO: int_tensor(-1 if psi.back_to is None else psi.back_to),
     }
 

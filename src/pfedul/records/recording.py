@@ -44,13 +44,8 @@ class RoundRecorder:
     def finish(self, after: Tensors) -> None:
         """The round is complete, with these tensors."""
         with self._measured():
-            whole = WholeRound(
-                number=self._number,
-                before=self._before,
-                after=after,
-                samples=self._samples,
-                parameters=self._keeping.split.parameters,
-            )
+            names = self._keeping.split.parameters
+            whole = WholeRound(self._number, self._before, after, self._samples, names)
             for client in self._samples if self._looking_back else ():
                 self._look_back(client, whole)
             for recorder in self._recorders:

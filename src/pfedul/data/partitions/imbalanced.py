@@ -27,17 +27,10 @@ def shares(
     classes: int, clients: int, rng: np.random.Generator, options: ImbalancedOptions
 ) -> Shares:
     """`share` of every class to the first client, a Dirichlet draw of the rest to the others."""
-    return first_client_shares(classes, clients, rng, options.share, options.alpha)
-
-
-def first_client_shares(
-    classes: int, clients: int, rng: np.random.Generator, share: float, alpha: float
-) -> Shares:
-    """Rows that give `share` to the first client and 1 - `share` to the others."""
     if clients < 2:
         raise PfedulError("This partition sets one client against others; ask for 2 or more.")
-    others = draw_shares(classes, clients - 1, rng, alpha) * (1 - share)
-    return np.hstack([np.full((classes, 1), share), others])
+    others = draw_shares(classes, clients - 1, rng, options.alpha) * (1 - options.share)
+    return np.hstack([np.full((classes, 1), options.share), others])
 
 
 IMBALANCED = PartitionKind(

@@ -12,7 +12,8 @@ import numpy as np
 from pfedul.base.options import option
 from pfedul.data.partitions.base import PartitionKind, Shares, by_shares
 from pfedul.data.partitions.dirichlet import draw_shares
-from pfedul.data.partitions.imbalanced import first_client_shares
+from pfedul.data.partitions.imbalanced import ImbalancedOptions
+from pfedul.data.partitions.imbalanced import shares as imbalanced_shares
 from pfedul.errors import PfedulError
 
 
@@ -37,8 +38,8 @@ def shares(
     if outside:
         raise PfedulError(f"There is no class {outside[0]}; choose from 0 to {classes - 1}.")
     dealt = draw_shares(classes, clients, rng, options.alpha)
-    rare = list(options.classes)
-    dealt[rare] = first_client_shares(len(rare), clients, rng, options.share, options.alpha)
+    rare, skew = list(options.classes), ImbalancedOptions(options.share, options.alpha)
+    dealt[rare] = imbalanced_shares(len(rare), clients, rng, skew)
     return dealt
 
 
