@@ -12,7 +12,7 @@ from pfedul.unlearn.stage import Stages
 
 
 def context_on(federation: Federation, *targets: str) -> Context:
-    request = Request(1, targets, {}, "", PENDING, 0, None)
+    request = Request(1, targets, {}, "", PENDING, None)
     return context_of(Removal(federation, request, ForgetOptions(), (), Stages(federation)))
 
 

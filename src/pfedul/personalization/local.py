@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.optim.lr_scheduler import LambdaLR
 
 from pfedul.base.tensors import load_tensors, read_tensors
 from pfedul.data.samples import Samples, TensorSamples
@@ -85,15 +86,13 @@ def run_sgd(
 
 def _schedule(
     optimizer: torch.optim.Optimizer, count: int, training: LocalTraining, epochs: int
-) -> CosineAnnealingLR | None:
+) -> LambdaLR | None:
     if not training.cosine:
         return None
     batches = epochs * count_batches(count, training.batch_size)
     own = min(batches, training.steps or batches)
-    for group in optimizer.param_groups:
-        group["initial_lr"] = group["lr"]  # torch asks for it where a schedule goes on
-    before = (training.part - 1) * own
-    return CosineAnnealingLR(optimizer, training.parts * own, last_epoch=before - 1)
+    before, whole = (training.part - 1) * own, training.parts * own
+    return LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * (before + step) / whole)) / 2)
 
 
 @torch.no_grad()

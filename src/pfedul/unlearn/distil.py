@@ -56,7 +56,7 @@ def distance(now: Tensor, old: Tensor) -> Tensor:
     1.0
     """
     variance = old.var(correction=0)
-    return F.mse_loss(now, old) / variance.clamp_min(torch.finfo(old.dtype).tiny)
+    return F.mse_loss(now, old) / torch.where(variance > 0, variance, 1.0)
 
 
 def _teacher(job: Job, shared: Tensors) -> nn.Module:
