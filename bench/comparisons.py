@@ -25,8 +25,8 @@ from typing import Any
 
 from pfedul import Federation
 from pfedul.base.text import readable
-from pfedul.compare import Comparison, compare
-from pfedul.compare.cells import cells_of
+from pfedul.compare.cells import Comparison, cells_of
+from pfedul.compare.comparison import compare
 from pfedul.compare.document import merged
 from pfedul.compare.folder import PAGE_FILE, SCATTER_FILE
 from pfedul.compare.page import comparison_page, write_pages

@@ -26,16 +26,16 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.audit.judge.findings import (
+from pfedul.audit.judge.paired_test import Scores, paired_test
+from pfedul.audit.judge.rules import (
     FORGOTTEN,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     Finding,
     Verdict,
+    VerdictRules,
     accuses,
-    ends,
 )
-from pfedul.audit.judge.paired_test import Scores, paired_test
 from pfedul.audit.judge.verdict import judge
 
 Array = NDArray[np.float64]
@@ -148,7 +148,7 @@ class Test:
         )
         alone = paired_test(together, self.oracles, self.candidate, tests=TESTS).reduction
         assert alone is not None
-        low, high = ends(alone)
+        low, high = alone.ends
         return low > 0 or high < 0
 
 
@@ -212,12 +212,12 @@ def simulate(oracles: int, samples: int, between: float, audits: int) -> Tally:
 
 def _verdict(tests: Iterable[Test]) -> Verdict:
     every = list(tests)
-    return judge([test.finding() for test in every], oracles=len(every[0].oracles))
+    return judge(VerdictRules([test.finding() for test in every], len(every[0].oracles)))
 
 
 def _count_oracle(tally: Tally, tests: list[Test]) -> None:
     findings = [test.finding() for test in tests]
-    verdict = judge(findings, oracles=len(tests[0].oracles))
+    verdict = judge(VerdictRules(findings, len(tests[0].oracles)))
     tally.accused += accuses(verdict)
     tally.passed += verdict.verdict == FORGOTTEN
     tally.undecided += verdict.verdict == NOT_ENOUGH

@@ -17,7 +17,7 @@ from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records import RECORDS
-from pfedul.terminal.choices import choice_rows, dataset_rows, defaults_of, personalization_rows
+from pfedul.terminal.choices import DATASET, PERSONALIZATION, choice_rows, defaults_of
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
 
@@ -57,10 +57,10 @@ def choices_page() -> str:
         "(`dirichlet:0.5`), and lists are joined by plus signs (`classes=0+1`).\n"
     )
     tables = {
-        "Data sets": dataset_rows(DATASETS),
+        "Data sets": choice_rows(DATASETS, DATASET),
         "Partitions": choice_rows(PARTITIONS),
         "Models": choice_rows(MODELS),
-        "Personalisations": personalization_rows(PERSONALIZATIONS),
+        "Personalisations": choice_rows(PERSONALIZATIONS, PERSONALIZATION),
         "Corrections": choice_rows(CORRECTIONS),
         "Records": record_rows(),
     }

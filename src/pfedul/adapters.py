@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -97,16 +97,11 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Adapted:
-    """Frozen tensors, and the adapter next to them."""
+    """Frozen tensors, the adapter next to them, and both in one."""
 
     frozen: Tensors
     adapter: Adapter
-    merged: Tensors = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "merged", {**self.frozen, **with_values(self.frozen, self.adapter)}
-        )
+    merged: Tensors
 
 
 def with_values(frozen: Tensors, adapter: Adapter) -> Tensors:
@@ -126,7 +121,7 @@ def apply_adapter(frozen: Tensors, adapter: Adapter) -> Adapted:
     >>> adapted.merged["w"], drop_adapter(adapted)["w"]
     (tensor([[1.5000, 1.0000]]), tensor([[1., 1.]]))
     """
-    return Adapted(frozen, adapter)
+    return Adapted(frozen, adapter, {**frozen, **with_values(frozen, adapter)})
 
 
 def drop_adapter(adapted: Adapted) -> Tensors:

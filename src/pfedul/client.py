@@ -23,14 +23,7 @@ from pfedul.errors import PfedulError
 from pfedul.personalization import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import renewed_statistics
-from pfedul.protocol import (
-    MEASURING,
-    MEASURING_CPU,
-    Reply,
-    Task,
-    Workbench,
-    split_extra,
-)
+from pfedul.protocol import MEASURING, MEASURING_CPU, Reply, Task, Workbench, split_extra
 from pfedul.records.exact import exact_fisher
 
 
@@ -54,12 +47,7 @@ def scratch_of(bench: Workbench) -> Scratch:
 
 
 def perform(
-    bench: Workbench,
-    scratch: Scratch,
-    task: Task,
-    client: str,
-    shared: Tensors,
-    personal: Tensors,
+    bench: Workbench, scratch: Scratch, task: Task, client: str, shared: Tensors, personal: Tensors
 ) -> Reply:
     """Do a task for one client, with its cost on the reply."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -83,12 +71,7 @@ def _put_back(scratch: Scratch) -> None:
 
 
 def _job(
-    bench: Workbench,
-    model: nn.Module,
-    task: Task,
-    client: str,
-    shared: Tensors,
-    personal: Tensors,
+    bench: Workbench, model: nn.Module, task: Task, client: str, shared: Tensors, personal: Tensors
 ) -> Job:
     training = bench.training
     if task.epochs is not None:

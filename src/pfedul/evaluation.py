@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfedul.base.metric import Metric
 from pfedul.base.randomness import numpy_generator
 from pfedul.errors import PfedulError
 
@@ -60,10 +59,7 @@ class Evaluation:
             "mean": self.mean,
             "worst": {"client": self.worst, "accuracy": self.clients[self.worst].accuracy},
             "spread": self.spread,
-            "clients": [
-                {"client": client, "accuracy": s.accuracy, "loss": s.loss, "samples": s.samples}
-                for client, s in self.clients.items()
-            ],
+            "clients": [{"client": name, **asdict(score)} for name, score in self.clients.items()],
         }
 
 
@@ -73,36 +69,6 @@ Accuracies = Mapping[str, float]
 
 Ratios = Sequence[float] | NDArray[np.float64]
 """Accuracy after divided by accuracy before, one for each client that has one."""
-
-
-PPS = Metric(
-    name="PPS",
-    best=1.0,
-    low=0.0,
-    high=math.inf,
-    higher_is_better=True,
-    summary="mean ratio of accuracy after to before; above 1 where clients gained",
-)
-
-CFI = Metric(
-    name="CFI",
-    best=1.0,
-    low=-math.inf,
-    high=1.0,
-    higher_is_better=True,
-    summary="1 minus the standard deviation of those ratios; below 0 where they differ wildly",
-)
-
-ACCURACY = Metric(
-    name="accuracy",
-    best=1.0,
-    low=0.0,
-    high=1.0,
-    higher_is_better=True,
-    summary="share of a client's own test samples that its personal model gets right",
-)
-
-METRICS = (PPS, CFI, ACCURACY)
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,7 @@ class Federation(Run):
         return open_run(cls, run, data, model, with_records_of_methods(later), client_work())
 
     def train(
-        self,
-        rounds: int | None = None,
-        progress: OnProgress | None = None,
-        evaluated: bool = True,
+        self, rounds: int | None = None, progress: OnProgress | None = None, evaluated: bool = True
     ) -> None:
         """Train until the federation has had `rounds` rounds in all; those of its settings if None.
 

@@ -30,11 +30,7 @@ class Engine(Protocol):
     in_process: bool
 
     def run(
-        self,
-        task: Task,
-        clients: Sequence[str],
-        shared: Tensors,
-        locate_personal: LocatePersonal,
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
     ) -> Generator[Reply, None, None]: ...
 
     def close(self) -> None: ...

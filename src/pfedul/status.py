@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,11 @@ from pfedul.base.tensorfile import read_file
 from pfedul.records import RECORDS, record_names
 from pfedul.records.base import Extent, kind_of
 from pfedul.settings import Settings, read_settings
+from pfedul.store import paths
 from pfedul.store import status_tables as tables
 from pfedul.store.audits import Audit, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.paths import (
-    AT_NODES,
-    CLIENTS,
-    COMPARISONS,
-    DEPLOYMENT,
-    INIT_FILE,
-    LEDGER_FILE,
-    ORACLES,
-    REHEARSAL,
-    REPORTS,
-    SHARED_FILE,
-    STAGING,
-    UNLEARNING,
-)
 from pfedul.store.requests import Request, erased_at_client, not_recalibrated, read_requests
 from pfedul.store.tables import read_members
 
@@ -40,7 +26,7 @@ def read_status(path: Path) -> dict[str, Any]:
     """Rounds, clients, accuracy over rounds, refused replies, cost and size, as plain data."""
     require_run(path)
     settings = read_settings(path)
-    with closing(Ledger(path / LEDGER_FILE, read_only=True)) as ledger:
+    with closing(Ledger(path / paths.LEDGER_FILE, read_only=True)) as ledger:
         loss = tables.loss_rows(ledger)
         return {
             "run": str(path),
@@ -86,9 +72,9 @@ def _audit(item: Audit) -> dict[str, Any]:
 
 def _nodes(ledger: Ledger, path: Path) -> dict[str, Any]:
     """Nodes and traffic of clients on machines of their own; nothing for other runs."""
-    if ledger.meta("clients_at") != AT_NODES:
+    if ledger.meta("clients_at") != paths.AT_NODES:
         return {}
-    size = (path / SHARED_FILE).stat().st_size
+    size = (path / paths.SHARED_FILE).stat().st_size
     traffic = [_traffic(row, size) for row in tables.traffic_rows(ledger)]
     return {**tables.node_rows(ledger), "traffic": traffic}
 
@@ -106,46 +92,47 @@ def _traffic(row: dict[str, Any], shared_bytes: int) -> dict[str, Any]:
 
 def _records(path: Path, settings: Settings, ledger: Ledger) -> dict[str, dict[str, int]]:
     """The size of each record: bytes now, and an estimate for the trained run."""
-    shared = read_file(path / SHARED_FILE).values()
+    shared = read_file(path / paths.SHARED_FILE).values()
     clients = len(read_members(ledger))
     extent = Extent(clients, sum(map(Tensor.numel, shared)), len(shared), settings.rounds)
     sizes = {
         name: {"bytes": 0, "expected": RECORDS[name].size(extent)}
         for name in record_names(settings.record)
     }
+    recorded = {record.name for record in RECORDS}
     for file in (path / "records").rglob("*.safetensors"):
         with suppress(FileNotFoundError):  # moved by a commit meanwhile
             kind, size = kind_of(file.relative_to(path).as_posix()), file.stat().st_size
             row = sizes.setdefault(kind, {"bytes": 0, "expected": 0})
             row["bytes"] += size
-            row["expected"] += 0 if kind in RECORDED else size  # clusters: no estimate
+            row["expected"] += 0 if kind in recorded else size  # clusters: no estimate
     return sizes
 
 
-RECORDED = {record.name for record in RECORDS}
+_PARTS = {
+    paths.SHARED_FILE: "shared",
+    paths.INIT_FILE: "initial",
+    paths.CLIENTS: "personal",
+    "records": "records",
+    paths.LEDGER_FILE: "ledger",
+    paths.ORACLES: "oracles",
+    paths.REHEARSAL: "rehearsal",
+    paths.COMPARISONS: "comparisons",
+    paths.REPORTS: "reports",
+    paths.UNLEARNING: "unlearning",
+    paths.DEPLOYMENT: "deployment",
+}
+"""File or folder at the top of a run folder -> the part that its bytes belong to."""
 
 
 def folder_size(path: Path) -> dict[str, int]:
     """Bytes of the run folder by part."""
-    names = ["shared", "initial", "personal", "records", "ledger", "oracles", "rehearsal"]
-    names += ["comparisons", "reports", "unlearning", "deployment", "other"]
-    parts = dict.fromkeys(names, 0)
-    for file in _files(path):
-        with suppress(FileNotFoundError):  # moved by a commit meanwhile
-            parts[_part(file.relative_to(path))] += file.stat().st_size
-    return {**parts, "total": sum(parts.values())}
-
-
-def _files(path: Path) -> Iterator[Path]:
+    parts = dict.fromkeys([*_PARTS.values(), "other"], 0)
     for folder, inner, names in os.walk(path):
-        if STAGING in inner:
-            inner.remove(STAGING)
-        yield from (Path(folder) / name for name in names)
-
-
-def _part(file: Path) -> str:
-    names = {SHARED_FILE: "shared", INIT_FILE: "initial", LEDGER_FILE: "ledger"}
-    folders = {CLIENTS: "personal", "records": "records", DEPLOYMENT: "deployment"}
-    folders |= {ORACLES: "oracles", REHEARSAL: "rehearsal", REPORTS: "reports"}
-    folders |= {UNLEARNING: "unlearning", COMPARISONS: "comparisons"}
-    return names.get(str(file)) or folders.get(file.parts[0], "other")
+        if paths.STAGING in inner:
+            inner.remove(paths.STAGING)
+        for file in (Path(folder) / name for name in names):
+            with suppress(FileNotFoundError):  # moved by a commit meanwhile
+                part = _PARTS.get(file.relative_to(path).parts[0], "other")
+                parts[part] += file.stat().st_size
+    return {**parts, "total": sum(parts.values())}

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pfedul.audit.attacks.backdoor import backdoor_attack
-from pfedul.audit.attacks.distance import distance_attack
+from pfedul.audit.attacks.checks import backdoor_attack, distance_attack
 from pfedul.audit.attacks.forgetting_quality import epsilon, epsilons, points_of
 from pfedul.audit.attacks.intervals import (
     clopper_pearson,
@@ -134,8 +133,8 @@ def test_distance_grows_where_the_candidate_rules_out_what_the_oracle_holds_poss
 
 
 def test_intervals_by_hand():
-    low, high = clopper_pearson(10, 10, 0.9)
-    assert (round(low, 12), high) == (round(0.05 ** (1 / 10), 12), 1)
+    low, high = clopper_pearson(10, 10)
+    assert (round(low, 12), high) == (round(0.025 ** (1 / 10), 12), 1)
     assert clopper_pearson(5, 10) == pytest.approx((0.187086, 0.812914), abs=1e-6)
     assert stratified_bootstrap([np.ones(3)], lambda part: float(part.sum())) == (3, 3)
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from pfedul.audit.attacks import ATTACKS
-from pfedul.audit.attacks.backdoor import backdoor_attack
 from pfedul.audit.attacks.base import Labels, View
-from pfedul.audit.attacks.distance import distance_attack
+from pfedul.audit.attacks.checks import backdoor_attack, distance_attack
 from pfedul.audit.attacks.forgetting_quality import forgetting_attack
 from pfedul.audit.attacks.klom import klom_attack
 from pfedul.audit.attacks.logistic import logistic_attack

@@ -1,7 +1,6 @@
 """Audits after the fact: what can still be looked at, with samples that somebody brings."""
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -15,13 +14,6 @@ from pfedul.audit.rehearsal import level_of
 from pfedul.report.material import read_material
 
 STRONG = {"correction": "trust-region:clip=0.3"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_syncs():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _descriptor: None)
-        yield
 
 
 @pytest.fixture(scope="module")

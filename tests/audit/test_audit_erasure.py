@@ -22,11 +22,6 @@ from unlearn.test_removal_erasure import content, ledger_markers, left, raw, win
 STRONG = {"correction": "trust-region:clip=0.3"}
 
 
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("erasure") / "run", rounds=2, evaluate_every=1)

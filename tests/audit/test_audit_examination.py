@@ -1,7 +1,6 @@
 """Audits of models for which the right answer is known: memorised, never seen, nothing to see."""
 
 import json
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -65,13 +64,6 @@ def data(random_labels, count=40):
         )
         for i in range(4)
     }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_syncs():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _descriptor: None)
-        yield
 
 
 @pytest.fixture(scope="module")

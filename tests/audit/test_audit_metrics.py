@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pfedul.audit import METRICS, bootstrap_interval, cfi, pps, preservation
+from pfedul.audit import bootstrap_interval, cfi, pps, preservation
 from pfedul.errors import PfedulError
 from pfedul.evaluation import cfi_of_ratios, pps_of_ratios
 
@@ -80,11 +80,3 @@ def test_an_interval_is_reproducible_and_widens_with_its_level():
 def test_an_impossible_interval_is_refused(bad):
     with pytest.raises(PfedulError, match="bootstrap"):
         bootstrap_interval(**{"values": [1.0], "statistic": pps_of_ratios, **bad})
-
-
-def test_metrics_know_their_range_and_direction():
-    by_name = {metric.name: metric for metric in METRICS}
-    assert set(by_name) == {"PPS", "CFI", "accuracy"}
-    assert all(m.low <= m.best <= m.high and m.higher_is_better for m in METRICS)
-    assert by_name["PPS"].high == math.inf
-    assert by_name["CFI"].low == -math.inf

@@ -1,6 +1,5 @@
 """Oracles: the bits of a plain retraining, trained once, gone on with."""
 
-import os
 from contextlib import closing
 
 import pytest
@@ -46,11 +45,6 @@ def run(start, tmp_path):
 def whole(start, tmp_path_factory):
     """Two oracles that nobody interrupted."""
     return oracles(copied(start, tmp_path_factory.mktemp("whole") / "run"))[1]
-
-
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 def said_nothing(*_):

@@ -1,7 +1,6 @@
 """A rehearsal leaves the run as it was, foretells the removal to the bit, and says so in JSON."""
 
 import json
-import os
 import re
 import shlex
 
@@ -24,11 +23,6 @@ KEYS = {
     *("outcome", "verdict", "surfaces", "tests", "measures", "controls", "roc", "distributions"),
     *("relearn", "distance", "backdoor", "preservation", "cost"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +226,7 @@ def test_the_command_of_the_evidence_does_the_same_again(
     _, audit, _ = rehearsed(name, *targets, **how)
     run = copied(runs[name], tmp_path / "folder" / name)
     monkeypatch.chdir(run.parent)
-    monkeypatch.setattr("pfedul.cli.evidence.opened", lambda path, _root: deep_again(path))
+    monkeypatch.setattr("pfedul.cli.parts.opened", lambda path, _root: deep_again(path))
     words = shlex.split(audit.evidence["command"])
     assert words[:3] == ["pfedul", "rehearse", name]
     with few_draws():

@@ -1,7 +1,6 @@
 """The strict level, its twins, and the controls that are made of the run itself."""
 
 import json
-import os
 
 import pytest
 import torch
@@ -21,11 +20,6 @@ from pfedul.run.retrained import twin_recipes
 from pfedul.unlearn.options import ForgetOptions
 
 STRICT = {"level": "strict", "oracles": 4, "correction": "trust-region:clip=0.3"}
-
-
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 @pytest.fixture(scope="module")

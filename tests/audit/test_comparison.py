@@ -8,7 +8,6 @@ import pytest
 from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import auc
 from pfedul.audit.judge.paired_test import (
-    FINDINGS,
     GUESSED_BETWEEN,
     WEIGHT_OF_GUESS,
     Scores,
@@ -135,7 +134,6 @@ def test_findings(candidate, untouched, finding):
     ours, before, *oracles = models(3, candidate, untouched or 0.0, *[0.0] * 4, size=150)
     found = paired_test(ours, oracles, None if untouched is None else before, tests=9)
     assert found.finding == finding
-    assert finding in FINDINGS
     assert (found.reduction is None) == (untouched is None)
 
 
@@ -219,15 +217,6 @@ def test_what_cannot_be_compared_is_refused():
         paired_test(one, [two_views])
     with pytest.raises(PfedulError, match="folds and views"):
         Scores(np.zeros((1, 2, 2)), np.zeros((1, 1, 2)))
-
-
-@pytest.mark.parametrize(
-    ("probability", "freedom", "value"),
-    [(0.975, 2, 4.302653), (0.995, 3, 5.840909), (0.95, 10, 1.812461), (0.975, 1e5, 1.959988)],
-)
-def test_student_as_printed_in_tables(probability, freedom, value):
-    assert student_quantile(probability, freedom) == pytest.approx(value, abs=2e-6)
-    assert student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-9)
 
 
 def test_a_sum_of_variances_is_worth_no_more_than_its_parts_together():

@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pfedul.audit.attacks.backdoor import TRIGGER_SUCCESS
 from pfedul.audit.attacks.base import Estimate
-from pfedul.audit.attacks.distance import KL_FROM_ORACLE
+from pfedul.audit.attacks.checks import KL_FROM_ORACLE, TRIGGER_SUCCESS
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
-from pfedul.audit.judge.findings import (
+from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
+from pfedul.audit.judge.rules import (
     VERDICTS,
     Finding,
     Guard,
     TriggerFinding,
     Verdict,
+    VerdictRules,
     accuses,
     passes,
 )
-from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
 from pfedul.audit.judge.verdict import judge
 
 
@@ -54,8 +54,8 @@ def after_the_fact(one):
     return replace(one, test=replace(one.test, **blank))
 
 
-def words(*findings, oracles=4, **more):
-    return judge(findings, oracles=oracles, target="client-05", **more)
+def words(*findings, oracles=4, untested=None, **more):
+    return judge(VerdictRules(findings, oracles, "client-05", **more), untested)
 
 
 SOUND = Guard(figure(KL_FROM_ORACLE, 0.1, 0.01), (0.05, 0.1))
@@ -152,11 +152,6 @@ def test_the_sentence_of_a_leak_names_the_strongest_with_its_numbers():
 )
 def test_the_sentence_of_every_verdict(found, more, part):
     assert part in words(finding(found), **more).sentence
-
-
-def test_full_words_for_forgotten():
-    assert words(finding("within")).title == "forgotten (within the spread of retraining)"
-    assert words(finding("leak")).title == "not forgotten"
 
 
 def test_reasons_go_test_by_test_and_check_by_check():

@@ -129,12 +129,6 @@ def test_audit_after_the_fact_as_text_and_as_json(forgotten, ids, tmp_path):
     assert found["verdict"]["verdict"] in text
 
 
-@pytest.mark.parametrize("command", ["rehearse", "audit", "report"])
-def test_the_help_has_an_example(command):
-    assert f"pfedul {command} runs/digits" in succeed(command, "--help")
-    assert command in succeed("--help")
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -18,13 +18,14 @@ from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.methods import RECORD
 from helpers.toys import tensor_digests
-from pfedul.compare import Comparison, compare, worker
-from pfedul.compare.cells import cells_of, options_of, seeds_of, with_budget
+from pfedul.compare import worker
+from pfedul.compare.cells import Comparison, cells_of, options_of, seeds_of, with_budget
+from pfedul.compare.comparison import compare
 from pfedul.compare.document import leaks, method_rows, stored_bytes
-from pfedul.compare.dots import dots_of
 from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
 from pfedul.compare.process import CellTask, Children, child_of, listen, threads_for
+from pfedul.compare.scatter import dots_of
 from pfedul.errors import PfedulError
 from pfedul.unlearn.base import Needs
 from pfedul.unlearn.methods import METHODS
@@ -59,11 +60,6 @@ def found(start):
         assert after == before
         assert TARGET in federation.clients
     return folder, document
-
-
-def test_a_list_of_methods_is_read_with_its_options():
-    labels = [cell.label for cell in cells_of(["none, fine-tune:rounds=2,ascent=3,pfedul"], [None])]
-    assert labels == ["none", "fine-tune:rounds=2,ascent=3", "pfedul"]
 
 
 def test_all_is_every_method_and_its_variants():
@@ -330,11 +326,6 @@ def test_what_knot_keeps_is_that_of_the_run_it_branched_from(tmp_path):
     stored = {row["label"]: row["bytes_stored"] for row in document["methods"]}
     assert len(checkpoints) > 0
     assert stored == {"knot": model + sum(checkpoints), "none": 0}
-
-
-def test_a_method_without_a_budget_keeps_its_options():
-    cell = cells_of(["none"], [None])[0]
-    assert with_budget(cell, [cell], {}) is cell.options
 
 
 def test_the_command_prints_a_table_and_json(tmp_path):

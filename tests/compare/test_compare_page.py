@@ -7,10 +7,9 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from helpers.comparison_documents import cell, comparison, failed
-from pfedul.compare.dots import picture_of
 from pfedul.compare.page import comparison_page
-from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter
-from pfedul.compare.tables import amount, short_labels
+from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter, picture_of
+from pfedul.compare.tables import short_labels
 from pfedul.report.blocks import Table
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
@@ -75,11 +74,6 @@ def test_one_is_not_called_several():
 def test_clients_who_are_forgotten_together_are_named_together():
     page = comparison_page(comparison(targets=["ann", "bob"]))
     assert page.title.startswith("How to forget ann and bob:")
-
-
-def test_small_amounts_keep_their_digits():
-    assert amount(0.0104) == "0.010"
-    assert amount(62.44) == "62.4"
 
 
 def test_short_labels_keep_what_tells_variants_apart():

@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from helpers.comparison_documents import cell, comparison, failed
-from pfedul.terminal.compare import comparison_table, progress_bar, remarks
+from pfedul.terminal.compare import comparison_table, remarks
+from pfedul.terminal.console import progress_bar
 
 RESET = "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3"
 CELLS = [

@@ -4,8 +4,8 @@ import pytest
 
 from helpers.comparison_documents import cell, comparison, reference
 from pfedul.compare.document import merged
-from pfedul.compare.dots import picture_of
 from pfedul.compare.page import comparison_page
+from pfedul.compare.scatter import picture_of
 from pfedul.errors import PfedulError
 from pfedul.report.markdown import as_markdown
 

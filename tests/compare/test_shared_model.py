@@ -8,8 +8,8 @@ from helpers.cells_here import cells_here
 from helpers.comparison_documents import cell, comparison
 from helpers.forgetting_kill import deep_again, trained
 from pfedul import Federation
-from pfedul.compare import Comparison, compare
-from pfedul.compare.cells import cells_of
+from pfedul.compare.cells import Comparison, cells_of
+from pfedul.compare.comparison import compare
 from pfedul.compare.page import comparison_page
 from pfedul.compare.shared_model import shared_accuracy
 from pfedul.report.markdown import as_markdown

@@ -31,8 +31,7 @@ from helpers.flower_story import SMALL, STRONG, twin
 from pfedul.base.tensorfile import digest_file
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import make_node_key, node_key, public_form
-from pfedul.flower.deployment.command_lines import node_command
-from pfedul.flower.deployment.environment import free_port, process_environment
+from pfedul.flower.deployment.environment import free_port, node_command, process_environment
 from pfedul.flower.deployment.layout import DeploymentPaths
 from pfedul.flower.deployment.processes import end, start
 from pfedul.status import read_status

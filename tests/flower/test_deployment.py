@@ -34,10 +34,9 @@ from helpers.flower_deploying import (
 from helpers.toys import create, reopen
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.certificates import issue_server_certificate, make_node_key
-from pfedul.flower.deployment.command_lines import node_command
 from pfedul.flower.deployment.control import Superlink, nodes
 from pfedul.flower.deployment.down import scrub
-from pfedul.flower.deployment.environment import free_port, process_environment
+from pfedul.flower.deployment.environment import free_port, node_command, process_environment
 from pfedul.flower.deployment.layout import (
     DeploymentPaths,
     alone,

@@ -216,15 +216,17 @@ def test_negative_variances_of_a_recalibration_are_refused(operate, grid):
     operate("train")
 
     def spoil(kind, content):
-        if kind != "train.recalibrate":
+        if kind != "train.statistics":
             return content
         reply = open_reply(content)
         broken = {n: -t.abs() - 1 if "var" in n else t for n, t in reply.shared.items()}
         return pack_reply(replace(reply, shared=broken))
 
     grid.of("c0").spoil = spoil
-    found = operate("forget", client="c1", correction="reset:fraction=0.5")
-    assert found["not_recalibrated"] == ["c0"]
+    operate("forget", client="c1", correction="reset:fraction=0.5")
+    ((client, reason),) = rows(operate, "SELECT client, reason FROM refusals")
+    assert client == "c0"
+    assert "variance" in reason
 
 
 # Forgetting

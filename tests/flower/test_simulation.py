@@ -20,9 +20,8 @@ from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
 from pfedul.engine import ClientFailure, start_engine
 from pfedul.engine import flower as extra
-from pfedul.engine.flower.sim_process import SimulationJob
 from pfedul.engine.flower.sim_server import ROOM_BYTES, explained, room_for
-from pfedul.engine.flower.simulation import FlowerSimulationEngine
+from pfedul.engine.flower.simulation import FlowerSimulationEngine, SimulationJob
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.messages import Failure
 from pfedul.personalization import PERSONALIZATIONS
@@ -33,7 +32,7 @@ ENGINE = {"engine": "flower-simulation", "workers": 2}
 
 
 class Mixture:
-    """Every personalisation in one bench, so that one start of Ray is enough for all.
+    """Every personalisation in one bench, so one start of Ray is enough for all.
 
     A client's name says which is its own.
     """

@@ -11,8 +11,9 @@ import pytest
 
 from pfedul.base.threads import one_thread
 from pfedul.compare import worker
-from pfedul.compare.cells import Result
-from pfedul.compare.process import CellTask, Children, OnMessage
+from pfedul.compare.cells import CellResult
+from pfedul.compare.process import CellTask, Children
+from pfedul.protocol import OnStage
 
 
 @contextmanager
@@ -20,12 +21,10 @@ def cells_here() -> Iterator[None]:
     """Meanwhile each cell does here, one after the other, what its process would do."""
     lock = threading.Lock()
 
-    def here(_children: Children, task: CellTask, on_message: OnMessage) -> Result:
+    def here(_children: Children, task: CellTask, on_stage: OnStage) -> CellResult:
         sent = pickle.loads(pickle.dumps(task))
         with lock, one_thread():
-            return worker.carry_out(
-                sent, lambda stage, done, of: on_message({"stage": stage, "done": done, "of": of})
-            )
+            return worker.carry_out(sent, on_stage)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pfedul.compare.comparison.in_process", here)

@@ -30,7 +30,7 @@ def dying_before(step: int, work: Callable[[], None]) -> Callable[[], None]:
 
             return counted
 
-        # A kill loses nothing that was written, so that syncs need only be counted.
+        # A kill loses nothing that was written, so syncs need only be counted.
         os.fsync = deadly(lambda _descriptor: None)
         os.replace = deadly(os.replace)
         Path.unlink = deadly(Path.unlink)  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from pfedul.report import svg
-from pfedul.report.blocks import Figure
+from pfedul.report.blocks import Picture
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def drawn_once() -> Iterator[None]:
     """Pages share meanwhile the drawings of figures that have the same size and data."""
     draw, drawings = svg._drawn, {}
 
-    def drawn(figure: Figure) -> str:
+    def drawn(figure: Picture) -> str:
         key = repr((figure.size, figure.draw))
         if key not in drawings:
             drawings[key] = draw(figure)

@@ -58,7 +58,7 @@ def record_of(run: Path) -> DeploymentRecord:
 
 def pids_of(run: Path) -> set[int]:
     """All processes of a deployment that run, children included."""
-    return {identity.pid for identity in family([record_of(run).family_mark])}
+    return {identity.pid for identity in family([record_of(run).token])}
 
 
 def pid_of(run: Path, name: str) -> int:
@@ -180,7 +180,7 @@ def lock_is_free(run: Path) -> bool:
 
 def programs_of(run: Path, name: str = "") -> dict[int, str]:
     """Pid -> program of all processes of a deployment, or of those that one of its own started."""
-    mark = record_of(run).mark(name) if name else record_of(run).family_mark
+    mark = record_of(run).mark(name) if name else record_of(run).token
     return {identity.pid: program_of(identity.pid) for identity in family([mark])}
 
 
@@ -231,7 +231,7 @@ def kill_node(run: Path, name: str) -> None:
 
 
 def stop_node(run: Path, name: str) -> None:
-    """Let a node leave in an orderly way, so that the server knows."""
+    """Let a node leave in an orderly way, so the server knows."""
     record = record_of(run)
     process = record.find(name)
     assert process is not None

@@ -43,7 +43,7 @@ def train_on(run: Path, every: int) -> None:
 
 
 def kill_at_random(run: Path, seed: int) -> None:
-    """Windows of life grow until the run is finished, so that it always ends."""
+    """Windows of life grow until the run is finished, so it always ends."""
     rng = random.Random(seed)
     longest = 0.01
     while True:

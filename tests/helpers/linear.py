@@ -1,7 +1,7 @@
 """A federation that is one matrix, in double precision, and the same in numpy.
 
 FedAvg with nothing personal and one batch for each client: every local epoch is one
-step along the exact gradient, so that a method's equations can be written out.
+step along the exact gradient, so a method's equations can be written out.
 
 `normed` has BatchNorm before the matrix. Seen from the matrix it only changes the data:
 by statistics of the run where they stand still (`standing`), by those of the client's one batch

@@ -1,6 +1,6 @@
 """Three clients of a model of one weight, trained for real and with paper and pencil.
 
-Each client has copies of one point, so that every batch is the whole of its data and a
+Each client has copies of one point, so every batch is the whole of its data and a
 round is one step: all that records and methods should find can be computed in plain Python.
 """
 

@@ -1,6 +1,6 @@
 """Worker processes that outlive the federations they work for.
 
-To start one costs seconds of importing, so that tests of what engines have in common
+To start one costs seconds of importing, so tests of what engines have in common
 share them. How workers start, end and die is tested in tests/engine, without this.
 """
 

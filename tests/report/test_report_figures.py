@@ -3,7 +3,7 @@
 import pytest
 
 from pfedul import PfedulError
-from pfedul.report import save_plan, save_score_map
+from pfedul.report.sections.layers import save_plan, save_score_map
 from pfedul.unlearn.pfedul.plan import LayerPlan, Plan, PlanOptions
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"

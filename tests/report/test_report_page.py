@@ -11,7 +11,7 @@ from helpers import example_material as example
 from helpers.drawings import drawn_once
 from pfedul import PfedulError
 from pfedul.base.text import MINUS
-from pfedul.report import FORMATS, write_material
+from pfedul.report.formats import FORMATS, write_material
 
 SECTIONS = ["request", "layers", "clients", "attacks", "controls", "cost", "repeat", "glossary"]
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from pfedul.protocol import Reply, Task
-from pfedul.server.asking import ask_clients
 from pfedul.server.checks import Rules, check_reply, update_norm
 from pfedul.server.mean import StreamingMean
-from pfedul.server.round import TooFewReplies, choose_clients, run_round
+from pfedul.server.round import TooFewReplies, ask_clients, choose_clients, run_round
 
 SHARED = {"w": torch.zeros(2), "mean": torch.zeros(2), "n": torch.tensor(0)}
 PERSONAL = {"h": torch.zeros(3)}

@@ -24,8 +24,6 @@ from helpers.linear import (
 )
 from helpers.linear import TARGET as LINEAR_TARGET
 from pfedul.base.vectors import PIECE, flat, orthogonal_part, unflat
-from pfedul.errors import PfedulError
-from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.fedosd import osd_direction, without
 
 
@@ -197,9 +195,3 @@ def test_two_targets_at_once_on_a_personalised_federation(tmp_path, personalizat
         assert deep.clients == ["c0", "c3"]
     assert outcome.rounds == 3
     assert "of the target's update was orthogonal" in outcome.notes[0]
-
-
-@pytest.mark.parametrize("options", ["rounds=0", "lr=0", "recovery=-1", "recovery_lr=0"])
-def test_options_without_sense_are_refused(options):
-    with pytest.raises(PfedulError, match="refused"):
-        METHODS.parse(f"fedosd:{options}")

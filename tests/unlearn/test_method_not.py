@@ -24,7 +24,6 @@ from helpers.linear import TARGET as LINEAR_TARGET
 from helpers.toys import QUICK, Tied, client_data
 from pfedul import Federation
 from pfedul.errors import PfedulError
-from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.negation import first_layer, forward_order, negated
 
 
@@ -201,9 +200,3 @@ def test_a_bias_is_one_whatever_its_shape(tmp_path):
     with created(tmp_path / "run", FlatBias) as federated:
         layer = first_layer(context_on(federated, federated.clients[0]))
     assert (layer.weights, layer.biases) == (("body.weight",), ("body.bias",))
-
-
-@pytest.mark.parametrize("options", ["rounds=0", "epochs=0"])
-def test_options_without_sense_are_refused(options):
-    with pytest.raises(PfedulError, match="refused"):
-        METHODS.parse(f"not:{options}")

@@ -27,5 +27,18 @@ def test_a_number_that_makes_no_sense_is_refused_in_one_sentence(option, value):
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("fedosd:rounds=0", "fedosd:lr=0", "fedosd:recovery=-1", "fedosd:recovery_lr=0"),
+        *("pga:rounds=0", "pga:ascent=0", "pga:lr=0", "pga:stop=1"),
+        *("not:rounds=0", "not:epochs=0"),
+    ],
+)
+def test_a_number_out_of_range_is_refused(spec):
+    with pytest.raises(PfedulError, match="refused"):
+        METHODS.parse(spec)
+
+
 def test_there_are_such_options():
     assert len(number_options()) > 20

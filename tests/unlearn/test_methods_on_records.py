@@ -477,7 +477,7 @@ def test_a_record_that_went_with_an_earlier_request_is_built_anew_by_training(me
             made.forget("c0", method=method)
         made.train(5)
         outcome = made.forget("c0", method=method)
-    words = {"fedrecovery": "last 2 of 5 rounds", "sifu": "began anew after round 3"}
+    words = {"fedrecovery": "last 2 of 5 rounds", "sifu": "began again after round 3"}
     assert words.get(method, "") in " ".join(outcome.notes)
 
 

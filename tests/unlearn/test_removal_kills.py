@@ -238,7 +238,7 @@ def test_a_repair_that_is_asked_for_otherwise_begins_again(start, uninterrupted,
 
 
 def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, tmp_path):
-    """The commit is done, so that the federation must go on without the target."""
+    """The commit is done, so the federation must go on without the target."""
     run = copied(start, tmp_path / "run")
     with deep_again(run) as federation:
         write = federation.store.ledger.write
@@ -324,7 +324,7 @@ def test_a_hindrance_that_may_pass_leaves_the_request_pending(hindrance, start, 
                 patch.setattr(os, "fsync", full)
 
         away = ["c0", "c2", "c3"] if hindrance == "away" else []
-        words = "No space left" if hindrance == "disk" else "all are away"
+        words = "No space left" if hindrance == "disk" else "all of them are away"
         on_stage = hinder if hindrance == "disk" else None
         with pytest.raises(PfedulError, match=words):
             federation.forget(TARGET, away=away, on_stage=on_stage, **options)

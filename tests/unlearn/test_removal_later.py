@@ -189,11 +189,11 @@ def test_all_records_can_be_deleted_with_a_request(run):
 
 
 def test_files_that_are_deleted_with_all_records_are_counted_once(run):
-    doomed = [
+    obsolete = [
         *(run / "records").rglob("*.safetensors"),
         run / f"clients/{TARGET}/personal.safetensors",
     ]
-    sizes = [file.stat().st_size for file in doomed]
+    sizes = [file.stat().st_size for file in obsolete]
     with deep_again(run) as federation:
         erased = federation.forget(TARGET, forget_records="all").erased
     assert erased["files"] == len(sizes)

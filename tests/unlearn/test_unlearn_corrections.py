@@ -45,11 +45,12 @@ def large_view(seed: int = 0) -> LayerView:
             "w": torch.randn(30, 20, generator=draw),
             "b": torch.randn(30, generator=draw),
         }
-        for part in ("shared", "initial", "target", "others")
+        for part in ("shared", "initial", "target", "others", "without")
     }
     target = {name: tensor**2 for name, tensor in parts["target"].items()}
     total = {name: target[name] + tensor**2 for name, tensor in parts["others"].items()}
-    return LayerView(parts["shared"], parts["initial"], target, total, 0.3, 0.6, 0.3)
+    known = parts["shared"], parts["initial"], target, total
+    return LayerView(*known, 0.3, 0.6, 0.3, without=parts["without"])
 
 
 def scaled(view: LayerView, factor: float) -> LayerView:
@@ -131,11 +132,12 @@ def test_paper_defaults_are_the_printed_ones():
     assert change("paper") == pytest.approx([0.025, -0.025, 0.025, 0.0], abs=1e-6)
 
 
-def test_paper_wants_gradients_and_only_reset_spoils_statistics():
+def test_paper_wants_gradients_and_large_changes_spoil_statistics():
     assert {c.name: (c.g, c.resets_statistics) for c in CORRECTIONS} == {
         "paper": ("gradient", False),
         "trust-region": ("update", False),
         "reset": ("update", True),
+        "exclude": ("update", True),
     }
 
 

@@ -1,7 +1,5 @@
 """Audit: what an outcome cost the clients who stay, and what it left of the one who went."""
 
-from pfedul.base.metric import Metric as Metric
-from pfedul.evaluation import METRICS as METRICS
 from pfedul.evaluation import Preservation as Preservation
 from pfedul.evaluation import bootstrap_interval as bootstrap_interval
 from pfedul.evaluation import cfi as cfi

@@ -36,6 +36,7 @@ from pfedul.store.requests import DONE, Request, read_requests
 from pfedul.store.tables import digest_of
 from pfedul.unlearn.outcome import Outcome, read_outcome
 
+_FIRST = torch.zeros(1, dtype=torch.int64)  # the index of the first sample
 GONE = {"stale": "the target's personal part was erased with the removal"}
 
 
@@ -148,10 +149,16 @@ FROM_RUN = "run"
 
 def brought_data(run: Run, targets: Sequence[str], given: Sequence[str]) -> dict[str, ClientData]:
     """The targets' samples, from `[ID=]FILE.npz` each, or from the run's own data set."""
-    if list(given) == [FROM_RUN]:
-        return {target: _from_run(run, target) for target in targets}
-    files = _files(targets, given)
-    return {target: _in_form(run, read_parts(files[target])) for target in targets}
+    if list(given) != [FROM_RUN]:
+        files = _files(targets, given)
+        return {target: _in_form(run, read_parts(files[target])) for target in targets}
+    for target in targets:
+        if target not in run.known_data:
+            raise PfedulError(
+                f"The data set of this run has no samples of '{target}' any more; bring them with "
+                "--target-data FILE.npz."
+            )
+    return {target: run.known_data[target] for target in targets}
 
 
 def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
@@ -167,19 +174,10 @@ def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
     return {target: Path(named[target]) for target in targets}
 
 
-def _from_run(run: Run, target: str) -> ClientData:
-    if target not in run.known_data:
-        raise PfedulError(
-            f"The data set of this run has no samples of '{target}' any more; bring them with "
-            "--target-data FILE.npz."
-        )
-    return run.known_data[target]
-
-
 def _in_form(run: Run, data: ClientData) -> ClientData:
     """In the model's type; refused where the inputs are not of the run's shape."""
     someone = next(iter(run.bench.data.values())).train
-    known, _ = someone.batch(torch.zeros(1, dtype=torch.int64))
+    known, _ = someone.batch(_FIRST)
     data = ClientData(data.train.as_type(known.dtype), data.test.as_type(known.dtype))
     for part in (data.train, data.test):
         if not len(part):
@@ -187,7 +185,7 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
                 "The samples that were brought have an empty part; bring samples that were "
                 "trained on and samples that were not."
             )
-        found, _ = part.batch(torch.zeros(1, dtype=torch.int64))
+        found, _ = part.batch(_FIRST)
         if found.shape[1:] != known.shape[1:]:
             raise PfedulError(
                 f"The samples that were brought have the shape {tuple(found.shape[1:])}, those "
@@ -200,9 +198,8 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
 def check_labels(bench: Workbench, data: Mapping[str, ClientData]) -> None:
     """Refuse labels for which the model has no answer."""
     model = bench.build_model().eval()
-    one = torch.zeros(1, dtype=torch.int64)
     for target, parts in data.items():
-        classes = model(parts.train.batch(one)[0]).shape[1]
+        classes = model(parts.train.batch(_FIRST)[0]).shape[1]
         for part in (parts.train, parts.test):
             largest = int(part.batch(torch.arange(len(part)))[1].max())
             if largest >= classes:

@@ -25,8 +25,8 @@ from pfedul.protocol import OnStage, Refusal, Reply, Task
 from pfedul.run.retrained import Recipe, lend, open_recipe, replies_left, rounds_done
 from pfedul.run.run import Run
 from pfedul.run.training import compute_round
-from pfedul.server.asking import Ask, ask_clients
 from pfedul.server.checks import check_layout
+from pfedul.server.round import Ask, ask_clients
 from pfedul.store.copies import TWIN_COPY, sealed_copy
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.requests import unfinished
@@ -192,14 +192,6 @@ def _retrained(made: Run, recipe: Recipe, state: State, done: int) -> Retrained:
 # Unlearned
 
 
-@dataclass(frozen=True)
-class Removed:
-    """A removal that was tried out: its tensors, and its outcome."""
-
-    state: State
-    outcome: Outcome
-
-
 def forget_in_copy(
     original: Run,
     name: str,
@@ -209,7 +201,7 @@ def forget_in_copy(
     *,
     run: Run,
     on_stage: OnStage | None = None,
-) -> Removed:
+) -> tuple[State, Outcome]:
     """Forget the targets in a sealed copy of `original`; `run` has the engine and the folder.
 
     The targets' own parts are kept in memory: that is what a target would keep.
@@ -219,7 +211,7 @@ def forget_in_copy(
     start = lend(run.engine, original.settings.seed)
     with closing(Run(store, original.settings, original.bench, start=start)) as copy:
         outcome = forget(copy, targets, options, away, on_stage)
-        return Removed(state_of(copy, copy.clients, stale, original.clusters), outcome)
+        return state_of(copy, copy.clients, stale, original.clusters), outcome
 
 
 def personal_of(run: Run, clients: Sequence[str]) -> dict[str, Tensors]:
@@ -242,8 +234,8 @@ def unlearned_twins(
     for recipe, on_replies in _with_progress(run, recipes, "twins", on_stage):
         done = rounds_done(recipe)
         with closing(open_recipe(run, recipe, on_replies)) as twin:
-            removed = forget_in_copy(twin, TWIN_COPY, targets, options, away, run=run)
-            twins.append(_retrained(twin, recipe, removed.state, done))
+            state, _ = forget_in_copy(twin, TWIN_COPY, targets, options, away, run=run)
+            twins.append(_retrained(twin, recipe, state, done))
     return twins
 
 

@@ -25,7 +25,6 @@ from pfedul.audit.evidence.document import circumstances, client_figures, examin
 from pfedul.audit.evidence.relearning import relearn_time
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.models import (
-    Removed,
     Retrained,
     check_ready,
     forget_in_copy,
@@ -48,6 +47,7 @@ from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.checks import check_away, check_method
 from pfedul.unlearn.inspection import known_scores
 from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,12 @@ class Level:
     summary: str
 
 
-LEVELS = {
-    level.name: level
-    for level in (
-        Level("quick", 2, 1, "2 oracles: a first look"),
-        Level("standard", 4, 1, "4 oracles: the spread of retraining is known"),
-        Level("strict", 8, 8, "8 oracles and 8 unlearned models: U-LiRA, KLoM, forgetting score"),
-    )
-}
+_LEVELS = (
+    Level("quick", 2, 1, "2 oracles: a first look"),
+    Level("standard", 4, 1, "4 oracles: the spread of retraining is known"),
+    Level("strict", 8, 8, "8 oracles and 8 unlearned models: U-LiRA, KLoM, forgetting score"),
+)
+LEVELS = {level.name: level for level in _LEVELS}
 
 
 def level_of(name: str, oracles: int | None) -> Level:
@@ -189,8 +187,9 @@ def rehearse(rehearsal: Rehearsal, on_stage: OnStage | None = None) -> Audit:
     oracles = trained_oracles(run, targets, rehearsal.oracles, tell)
     with copies_erased(run.store.path):
         twins = unlearned_twins(run, rehearsal.twins, targets, *removal, tell)
-        removed = forget_in_copy(run, COPY, targets, *removal, run=run, on_stage=tell)
-    evidence, clients = _measured(rehearsal, removed, oracles, twins, tell)
+        forgotten, outcome = forget_in_copy(run, COPY, targets, *removal, run=run, on_stage=tell)
+    states = _states(rehearsal, forgotten, oracles, twins)
+    evidence, clients = _measured(rehearsal, states, outcome, oracles, twins, tell)
     evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, run, *oracles, *twins)
     clear_rehearsal(run.store.path)
     return write_audit(run.store.ledger, evidence, clients)
@@ -204,14 +203,14 @@ def spent_since(started: float, run: Run, *trained: Retrained) -> float:
 
 def _measured(
     rehearsal: Rehearsal,
-    removed: Removed,
+    states: Mapping[str, State],
+    outcome: Outcome,
     oracles: Sequence[Retrained],
     twins: Sequence[Retrained],
     tell: OnStage,
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The evidence document, and the figures of single clients."""
-    run, bench, outcome = rehearsal.run, rehearsal.run.bench, removed.outcome
-    states = _states(rehearsal, removed, oracles, twins)
+    run, bench = rehearsal.run, rehearsal.run.bench
     samples = samples_of(run, rehearsal.targets)
     answers = ask_all(bench, samples, states, surfaces_of(bench), tell)
     examiner = Examiner(_case(rehearsal, samples, answers, len(oracles)))
@@ -228,7 +227,7 @@ def _measured(
         **examined(examiner, unlearned, bench, gone={}, on_stage=tell),
         "relearn": relearn_time(bench, samples, starts, answers["untouched"], tell),
     }
-    remaining, scores = list(removed.state.personal), known_scores(run)
+    remaining, scores = list(states["candidate"].personal), known_scores(run)
     clients = client_figures(remaining, outcome, oracles, examiner, scores)
     away = rehearsal.away
     return evidence, {name: {**row, "away": name in away} for name, row in clients.items()}
@@ -236,7 +235,7 @@ def _measured(
 
 def _states(
     rehearsal: Rehearsal,
-    removed: Removed,
+    forgotten: State,
     oracles: Sequence[Retrained],
     twins: Sequence[Retrained],
 ) -> dict[str, State]:
@@ -244,7 +243,7 @@ def _states(
     run, targets = rehearsal.run, rehearsal.targets
     untouched = untouched_state(run, targets)
     return {
-        "candidate": removed.state,
+        "candidate": forgotten,
         "untouched": untouched,
         **{oracle.recipe.name: oracle.state for oracle in oracles},
         "one more round": one_more_round(run, targets),

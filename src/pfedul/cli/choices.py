@@ -6,13 +6,7 @@ from pfedul.cli.parts import Output, command
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
-from pfedul.terminal.choices import (
-    choice_rows,
-    dataset_rows,
-    method_row,
-    personalization_rows,
-    print_method,
-)
+from pfedul.terminal import choices
 from pfedul.terminal.console import table
 from pfedul.unlearn.methods import METHODS
 
@@ -20,32 +14,32 @@ from pfedul.unlearn.methods import METHODS
 @command("pfedul datasets --json", run=False)
 def datasets() -> Output:
     """List the data sets and the partitions that deal them to clients."""
-    rows = {"datasets": dataset_rows(DATASETS), "partitions": choice_rows(PARTITIONS)}
-    return _tables(rows)
+    rows = choices.choice_rows(DATASETS, choices.DATASET)
+    return _tables({"datasets": rows, "partitions": choices.choice_rows(PARTITIONS)})
 
 
 @command("pfedul personalizations", run=False)
 def personalizations() -> Output:
     """List the personalisations: what each shares, what it keeps, how it trains."""
-    return _tables({"personalizations": personalization_rows(PERSONALIZATIONS)})
+    rows = choices.choice_rows(PERSONALIZATIONS, choices.PERSONALIZATION)
+    return _tables({"personalizations": rows})
 
 
 @command("pfedul models", run=False)
 def models() -> Output:
     """List the models and their options."""
-    return _tables({"models": choice_rows(MODELS)})
+    return _tables({"models": choices.choice_rows(MODELS)})
 
 
 @command("pfedul methods", run=False)
 def methods() -> Output:
     """List the unlearning methods: what each needs, who works, for how long, what it promises."""
-    rows = [method_row(method) for method in METHODS]
-    return Output({"methods": rows}, _print_methods)
 
+    def show() -> None:
+        for method in METHODS:
+            choices.print_method(method)
 
-def _print_methods() -> None:
-    for method in METHODS:
-        print_method(method)
+    return Output({"methods": [choices.method_row(method) for method in METHODS]}, show)
 
 
 def _tables(tables: dict[str, list[dict[str, str]]]) -> Output:

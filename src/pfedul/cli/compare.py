@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -55,11 +54,10 @@ def compare(
     has what earlier calls found about the same clients.
     """
     # Imported here: this takes a second that other commands do not need.
-    from pfedul.compare import Comparison
-    from pfedul.compare import compare as run_comparison
-    from pfedul.compare.cells import cells_of, seeds_of
+    from pfedul.compare.cells import Comparison, cells_of, seeds_of
+    from pfedul.compare.comparison import compare as run_comparison
     from pfedul.compare.page import check_writable, write_pages
-    from pfedul.terminal.compare import progress
+    from pfedul.terminal.compare import print_comparison, progress
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
@@ -73,12 +71,6 @@ def compare(
         files = write_pages(document, folder)
         if save is not None:
             files = write_pages(document, save)
-    return _output(document, files)
-
-
-def _output(document: dict[str, Any], files: dict[str, Path]) -> Output:
-    from pfedul.terminal.compare import print_comparison
-
     failed = all(cell["failure"] for cell in document["cells"] if cell["asked"])
     return Output(
         {**document, "files": {kind: str(file) for kind, file in files.items()}},

@@ -56,7 +56,7 @@ def up(run: Path, **options: Any) -> Output:
 
 
 def _as_json(run: Path, deployment: Deployment) -> dict[str, Any]:
-    """A deployment as plain data."""
+    ids = {name: str(node_id) for name, node_id in deployment.node_ids.items()}
     return {
         "run": str(run),
         "folder": str(deployment.layout.folder),
@@ -67,17 +67,13 @@ def _as_json(run: Path, deployment: Deployment) -> dict[str, Any]:
                 "pid": process.pid,
                 "address": process.address,
                 "log": process.log,
-                "node_id": _text(deployment.node_ids.get(process.name)),
+                # As text: 64 bits are more than JSON numbers can hold exactly.
+                "node_id": ids.get(process.name),
             }
             for process in deployment.record.running()
         ],
         "next": _next_commands(run, list(deployment.node_ids)),
     }
-
-
-def _text(node_id: int | None) -> str | None:
-    """Node ids have 64 bits, more than JSON numbers can hold exactly."""
-    return None if node_id is None else str(node_id)
 
 
 def _next_commands(run: Path, clients: list[str]) -> dict[str, str]:

@@ -8,17 +8,9 @@ from typing import Any
 
 import click
 
+import pfedul.cli.parts as parts
 from pfedul.audit.rehearsal import LEVELS, level_of
-from pfedul.cli.parts import (
-    Output,
-    away_options,
-    client_options,
-    command,
-    data_root_option,
-    given,
-    opened,
-    options_of,
-)
+from pfedul.cli.parts import Output, command
 from pfedul.errors import PfedulError
 from pfedul.store.audits import Audit
 from pfedul.store.folder import require_run
@@ -53,12 +45,12 @@ def refuse_nodes(run: Path) -> None:
 
 
 @command("pfedul rehearse runs/digits --client client-03 --level quick")
-@client_options
-@options_of(ForgetOptions)
-@away_options
+@parts.client_options
+@parts.options_of(ForgetOptions)
+@parts.away_options
 @_level
 @_oracles
-@data_root_option
+@parts.data_root_option
 def rehearse(
     run: Path,
     clients: tuple[str, ...],
@@ -79,8 +71,8 @@ def rehearse(
     from pfedul.audit.rehearsal import rehearse as run_rehearsal
 
     refuse_nodes(run)
-    with opened(run, data_root) as federation:
-        forget_options = ForgetOptions(**given(options))
+    with parts.opened(run, data_root) as federation:
+        forget_options = ForgetOptions(**parts.given(options))
         rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
         rehearsal.check()
         print_price(rehearsal.price())
@@ -101,7 +93,7 @@ def rehearse(
 @click.option("--request", type=int, help="Which removal; the newest if not given.")
 @_level
 @_oracles
-@data_root_option
+@parts.data_root_option
 def audit(
     run: Path,
     target_data: tuple[str, ...],
@@ -119,7 +111,7 @@ def audit(
     from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
 
     refuse_nodes(run)
-    with opened(run, data_root) as federation:
+    with parts.opened(run, data_root) as federation:
         removal = honoured_request(federation, request)
         if not target_data:
             raise PfedulError(
@@ -160,7 +152,7 @@ def report(run: Path, form: str, request: int | None, output: Path | None) -> Ou
     One file that opens from disk without a network. With --output RUN is only read and
     may be in use. Pages in RUN/reports are erased by the next removal.
     """
-    from pfedul.report import write_report
+    from pfedul.report.formats import write_report
 
     with waiting("Writing the report"):
         path = write_report(run, form, request, output)

@@ -9,32 +9,19 @@ from typing import Any
 
 import click
 
-from pfedul.cli.parts import (
-    Output,
-    away_options,
-    client_options,
-    command,
-    data_root_option,
-    given,
-    opened,
-    options_of,
-)
+import pfedul.cli.parts as parts
+from pfedul.cli.parts import Output, command
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.records.exact import rank_agreement
-from pfedul.report import save_plan, save_score_map
-from pfedul.store.audits import best_audit, differences, read_audits
+from pfedul.report.material import applies
+from pfedul.report.sections.layers import save_plan, save_score_map
+from pfedul.store.audits import best_audit, read_audits
 from pfedul.store.copies import obsolete_folders
+from pfedul.terminal import removal
 from pfedul.terminal.audit import print_carried_over
 from pfedul.terminal.choices import method_row, print_method
 from pfedul.terminal.console import line, waiting
-from pfedul.terminal.removal import (
-    print_agreement,
-    print_heat_map,
-    print_outcome,
-    print_plan,
-    stage_bars,
-)
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.erasure import files_to_erase
 from pfedul.unlearn.methods import METHODS
@@ -42,12 +29,12 @@ from pfedul.unlearn.options import ForgetOptions
 
 
 @command("pfedul inspect runs/digits --client client-03 --correction reset")
-@client_options
-@options_of(ForgetOptions)
+@parts.client_options
+@parts.options_of(ForgetOptions)
 @click.option("--all", "every", is_flag=True, help="Every client's scores as a heat map.")
 @click.option("--exact", is_flag=True, help="Compare with the exact Fisher; reads clients' data.")
 @click.option("--save", type=click.Path(path_type=Path), help="Save the picture as FILE.png.")
-@data_root_option
+@parts.data_root_option
 def inspect(
     run: Path,
     clients: tuple[str, ...],
@@ -64,10 +51,10 @@ def inspect(
     """
     if every == bool(clients):
         raise PfedulError("Give either --client ID or --all.")
-    with opened(run, data_root) as federation:
+    with parts.opened(run, data_root) as federation:
         if every:
             return _inspect_all(federation, save)
-        return _inspect_targets(federation, clients, given(options), exact=exact, save=save)
+        return _inspect_targets(federation, clients, parts.given(options), exact=exact, save=save)
 
 
 def _inspect_all(federation: Federation, save: Path | None) -> Output:
@@ -75,7 +62,9 @@ def _inspect_all(federation: Federation, save: Path | None) -> Output:
     layers = [layer.name for layer in federation.bench.split.layers]
     if save is not None:
         save_score_map(scores, layers, save)
-    return Output({"layers": layers, "scores": scores}, lambda: print_heat_map(scores, layers))
+    return Output(
+        {"layers": layers, "scores": scores}, lambda: removal.print_heat_map(scores, layers)
+    )
 
 
 def _inspect_targets(
@@ -97,9 +86,9 @@ def _inspect_targets(
         result["rank_agreement"] = _agreement(result["exact_scores"], recorded)
 
     def show() -> None:
-        print_plan(plan)
+        removal.print_plan(plan)
         if exact:
-            print_agreement(result["exact_scores"], result["rank_agreement"])
+            removal.print_agreement(result["exact_scores"], result["rank_agreement"])
 
     return Output(result, show)
 
@@ -113,12 +102,12 @@ def _agreement(exact: list[float], recorded: list[float]) -> float | None:
 
 
 @command("pfedul forget runs/digits --client client-03")
-@client_options
-@options_of(ForgetOptions)
-@away_options
+@parts.client_options
+@parts.options_of(ForgetOptions)
+@parts.away_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
-@data_root_option
+@parts.data_root_option
 def forget(
     run: Path,
     clients: tuple[str, ...],
@@ -133,24 +122,25 @@ def forget(
     The remaining clients then refit their personal parts locally. Interrupted, it
     is finished by calling it again.
     """
-    with opened(run, data_root) as federation:
+    with parts.opened(run, data_root) as federation:
         if dry_run:
-            return _dry_run(federation, clients, away, given(options))
+            return _dry_run(federation, clients, away, parts.given(options))
         _confirm(federation, clients, yes)
-        with stage_bars() as on_stage:
-            outcome = federation.forget(*clients, away=away, on_stage=on_stage, **given(options))
+        with removal.stage_bars() as on_stage:
+            outcome = federation.forget(
+                *clients, away=away, on_stage=on_stage, **parts.given(options)
+            )
         audits = read_audits(federation.store.ledger)
     result = outcome.as_json()
     audit = best_audit(audits, result)
-    changes = [] if audit is None else differences(audit.evidence, result)
-    applies = None if audit is None else {"holds": not changes, "differences": changes}
+    carried_over = applies(result, audit)
 
     def show() -> None:
-        print_outcome(result)
-        if audit is not None:
-            print_carried_over(audit.evidence, changes)
+        removal.print_outcome(result)
+        if audit is not None and carried_over is not None:
+            print_carried_over(audit.evidence, carried_over["differences"])
 
-    return Output({**result, "rehearsal": applies}, show)
+    return Output({**result, "rehearsal": carried_over}, show)
 
 
 def _dry_run(
@@ -192,10 +182,10 @@ def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> Non
 
 
 @command("pfedul recalibrate runs/digits")
-@data_root_option
+@parts.data_root_option
 def recalibrate(run: Path, data_root: str | None) -> Output:
     """Let clients recalibrate that were away when another was forgotten."""
-    with opened(run, data_root) as federation, waiting("Recalibrating"):
+    with parts.opened(run, data_root) as federation, waiting("Recalibrating"):
         done = federation.recalibrate()
     text = f"Recalibrated: {', '.join(done) or 'nobody; all have done so'}."
     return Output({"recalibrated": done}, lambda: line(text))
@@ -204,10 +194,10 @@ def recalibrate(run: Path, data_root: str | None) -> Output:
 @command("pfedul admit runs/digits --client client-03 --again")
 @click.option("--client", required=True, metavar="ID", help="Who joins; its data must be known.")
 @click.option("--again", is_flag=True, help="Admit a forgotten client as a new one.")
-@data_root_option
+@parts.data_root_option
 def admit(run: Path, client: str, again: bool, data_root: str | None) -> Output:
     """Let a client join from the next round on, as a new one."""
-    with opened(run, data_root) as federation:
+    with parts.opened(run, data_root) as federation:
         federation.admit(client, again=again)
         rounds = federation.rounds
     text = f"Admitted {client}; it takes part from round {rounds + 1} on."

@@ -95,7 +95,6 @@ def options_of(kind: type[Any]) -> Callable[[Function], Function]:
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given."""
     return {key: value for key, value in options.items() if value is not None}
 
 

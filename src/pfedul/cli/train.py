@@ -8,15 +8,8 @@ from typing import Any, NoReturn
 
 import click
 
-from pfedul.cli.parts import (
-    INTERRUPTED,
-    Output,
-    command,
-    data_root_option,
-    given,
-    opened,
-    options_of,
-)
+import pfedul.cli.parts as parts
+from pfedul.cli.parts import Output, command
 from pfedul.federation import Federation
 from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
 from pfedul.status import read_status
@@ -28,7 +21,7 @@ from pfedul.unlearn.methods import with_records_of_methods
 
 @command("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
 @click.option("--config", type=click.Path(path_type=Path), help="Options from a TOML file.")
-@options_of(Settings)
+@parts.options_of(Settings)
 def train(run: Path, config: Path | None, **options: Any) -> Output:
     """Train the federation in the folder RUN, or continue it.
 
@@ -36,7 +29,7 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     written to RUN/federation.toml. Called again on the same RUN it continues to
     --rounds; an option that conflicts with the run is refused.
     """
-    values = (read_toml(config) if config else {}) | given(options)
+    values = (read_toml(config) if config else {}) | parts.given(options)
     settings = with_records_of_methods(values)
     with _open_or_create(run, settings, config) as federation, training_bar() as bar:
         before = federation.rounds
@@ -67,7 +60,7 @@ def _open_or_create(run: Path, given_settings: dict[str, Any], config: Path | No
 def _stop_after(rounds: int, run: Path) -> NoReturn:
     saved = f"after round {rounds}, which is saved" if rounds else "before a round was finished"
     click.echo(f"Stopped {saved}; 'pfedul train {run}' goes on from there.", err=True)
-    sys.exit(INTERRUPTED)
+    sys.exit(parts.INTERRUPTED)
 
 
 @command("pfedul status runs/digits")
@@ -81,9 +74,9 @@ def status(run: Path) -> Output:
 
 
 @command("pfedul evaluate runs/digits --json")
-@data_root_option
+@parts.data_root_option
 def evaluate(run: Path, data_root: str | None) -> Output:
     """Measure each client's personal model on the client's own test samples."""
-    with opened(run, data_root) as federation, waiting("Evaluating"):
+    with parts.opened(run, data_root) as federation, waiting("Evaluating"):
         evaluation = federation.evaluate()
     return Output(evaluation.as_json(), lambda: print_evaluation(evaluation))

@@ -12,12 +12,14 @@ member's first round, so the cluster can be retrained from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from pfedul.base.tensors import Tensors, size_in_bytes
+from pfedul.protocol import Engine, LocatePersonal, Reply, Task
 from pfedul.store.paths import CHECKPOINTS, checkpoint_file, cluster_file
 from pfedul.store.store import Store
 from pfedul.store.tables import file_names, first_round_of
@@ -97,6 +99,48 @@ class Clusters:
         return f"cluster-{cluster}/" if self.several else ""
 
 
+class ClusteredEngine:
+    """Wraps another engine and runs one cluster after the other.
+
+    Given the shared tensors of all clusters, it sends each client those of its own.
+    Tensors of a single cluster, under their plain names, are sent as they are. Replies
+    that come before their turn are kept, with copies of their tensors.
+    """
+
+    def __init__(self, inside: Engine, clusters: Callable[[], Clusters]) -> None:
+        self.in_process = inside.in_process
+        self._inside = inside
+        self._clusters = clusters
+
+    def run(
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
+    ) -> Generator[Reply, None, None]:
+        clusters = self._clusters()
+        if not clusters.view(shared, 1):
+            yield from self._inside.run(task, clients, shared, locate_personal)
+            return
+        early: dict[str, Reply] = {}
+        waiting = list(clients)
+        for cluster, group in clusters.groups(clients).items():
+            view = clusters.view(shared, cluster)
+            with closing(self._inside.run(task, group, view, locate_personal)) as replies:
+                for client, reply in zip(group, replies, strict=True):
+                    early[client] = reply if client == waiting[0] else _copied(reply)
+                    while waiting and waiting[0] in early:
+                        yield early.pop(waiting.pop(0))
+
+    def close(self) -> None:
+        self._inside.close()
+
+
+def _copied(reply: Reply) -> Reply:
+    shared, personal = (
+        {name: tensor.clone() for name, tensor in part.items()}
+        for part in (reply.shared, reply.personal)
+    )
+    return replace(reply, shared=shared, personal=personal)
+
+
 def read_clusters(store: Store, count: int, clients: Iterable[str]) -> Clusters:
     """The clusters of a run, as far as they are formed."""
     if count == 1:
@@ -116,14 +160,14 @@ def read_checkpoint(store: Store, cluster: int, number: int) -> Tensors:
     return store.read(checkpoint_file(cluster, number))
 
 
-def doomed_cluster_files(store: Store, clusters: Clusters, targets: Sequence[str]) -> list[str]:
+def obsolete_cluster_files(store: Store, clusters: Clusters, targets: Sequence[str]) -> list[str]:
     """Files to delete with these clients: their own, and all checkpoints that they influenced."""
-    doomed = [cluster_file(target) for target in targets]
+    obsolete = [cluster_file(target) for target in targets]
     for target in targets:
         first, cluster = first_round_of(store.ledger, target), clusters.number(target)
         known = _checkpoints(store, cluster) if first is not None and clusters.several else []
-        doomed += [checkpoint_file(cluster, n) for n in known if n > (first or 0)]
-    return doomed
+        obsolete += [checkpoint_file(cluster, n) for n in known if n > (first or 0)]
+    return obsolete
 
 
 def _checkpoints(store: Store, cluster: int) -> list[int]:

@@ -3,6 +3,3 @@
 A *cell* is a method with its options and a seed. It forgets in a branch of the run, in
 its own process, and is audited there against the same oracles as all others.
 """
-
-from pfedul.compare.cells import Comparison as Comparison
-from pfedul.compare.comparison import compare as compare

@@ -137,7 +137,9 @@ class Comparison:
             raise PfedulError("A comparison needs at least 2 oracles: their spread is its measure.")
         refusals = self.refusals
         if len(refusals) == len(self.cells):
-            raise PfedulError(_nothing_to_try(list(dict.fromkeys(refusals.values()))))
+            first, *others = dict.fromkeys(refusals.values())
+            several = "No method that was asked for can be tried on this run; of the first: "
+            raise PfedulError(f"{several if others else ''}{first}")
 
     @property
     def refusals(self) -> dict[str, str]:
@@ -151,12 +153,6 @@ class Comparison:
             except PfedulError as error:
                 reasons[cell.key] = str(error)
         return reasons
-
-
-def _nothing_to_try(reasons: Sequence[str]) -> str:
-    if len(reasons) == 1:
-        return reasons[0]
-    return f"No method that was asked for can be tried on this run; of the first: {reasons[0]}"
 
 
 def budgeted_last(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:

@@ -15,15 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pfedul.audit import models
 from pfedul.audit.ask.answers import ask_all, surfaces_of
 from pfedul.audit.judge.case import Case, Examiner
-from pfedul.audit.models import (
-    Retrained,
-    personal_of,
-    samples_of,
-    trained_oracles,
-    untouched_state,
-)
 from pfedul.base.threads import one_core
 from pfedul.compare.cells import Cell, CellResult, Comparison, budgeted_last, with_budget
 from pfedul.compare.document import document
@@ -54,7 +48,7 @@ def compare(
     comparison.check()
     run, targets = comparison.run, comparison.targets
     recipes = oracle_recipes(run, targets, comparison.oracles)
-    oracles = trained_oracles(run, targets, recipes, on_stage)
+    oracles = models.trained_oracles(run, targets, recipes, on_stage)
     folder = folder_of(run, targets, comparison.oracles)
     common, examiner = _common(comparison, folder, oracles, on_stage)
     checkpoints = _checkpoints(comparison, folder, on_stage)
@@ -64,13 +58,13 @@ def compare(
 
 
 def _common(
-    comparison: Comparison, folder: Path, oracles: Sequence[Retrained], on_stage: OnStage
+    comparison: Comparison, folder: Path, oracles: Sequence[models.Retrained], on_stage: OnStage
 ) -> tuple[Common, Examiner]:
     """What all cells are judged by: the answers of the untouched run and of the oracles."""
     run, targets = comparison.run, comparison.targets
     states = {oracle.recipe.name: oracle.state for oracle in oracles}
-    states["untouched"] = untouched_state(run, targets)
-    samples, surfaces = samples_of(run, targets), surfaces_of(run.bench)
+    states["untouched"] = models.untouched_state(run, targets)
+    samples, surfaces = models.samples_of(run, targets), surfaces_of(run.bench)
     answers = ask_all(run.bench, samples, states, surfaces, on_stage)
     known, before = tuple(answers[o.recipe.name] for o in oracles), answers["untouched"]
     case = Case(samples, surfaces, before, known, before, target=" and ".join(targets))
@@ -80,7 +74,7 @@ def _common(
         held_out = tuple(control.verdict for control in examiner.held_out)
     on_stage("held-out oracles", 1, 1)
     bench = pickle_bench(run.bench)
-    return Common(folder, targets, bench, samples, known, before, held_out), examiner
+    return Common(folder, targets, bench, case, held_out), examiner
 
 
 def _checkpoints(comparison: Comparison, folder: Path, on_stage: OnStage) -> dict[Path, Checkpoint]:
@@ -123,7 +117,7 @@ def _checkpoint(run: Run, comparison: Comparison, notes: tuple[str, ...]) -> Che
     return Checkpoint(
         run.store.path,
         run.settings,
-        personal_of(run, comparison.targets),
+        models.personal_of(run, comparison.targets),
         run.clusters,
         shared_accuracy(run, comparison.remaining),
         notes,

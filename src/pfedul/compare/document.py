@@ -24,6 +24,7 @@ from pfedul.compare.shared_model import shared_accuracy
 from pfedul.compare.tables import is_oracle, verdict_words
 from pfedul.errors import PfedulError
 from pfedul.evaluation import preservation
+from pfedul.records.base import kind_of
 from pfedul.report.material import Json
 from pfedul.settings import read_settings
 from pfedul.store.paths import CHECKPOINTS, INIT_FILE
@@ -161,17 +162,9 @@ def stored_bytes(run: Path, method: Method) -> int:
 
 
 def _record_bytes(run: Path, *records: str) -> int:
-    """`fisher/ID.safetensors` and `fisher-total.safetensors` both belong to the record fisher."""
-    sizes = {
-        file.relative_to(run / "records"): file.stat().st_size
-        for file in (run / "records").rglob("*.safetensors")
-    }
-    names = tuple(f"{name}{end}" for name in records for end in "-.")
-    return sum(
-        size
-        for file, size in sizes.items()
-        if file.parts[0] in records or file.parts[0].startswith(names)
-    )
+    files = (run / "records").rglob("*.safetensors")
+    kinds = {file: kind_of(file.relative_to(run).as_posix()) for file in files}
+    return sum(file.stat().st_size for file, kind in kinds.items() if kind in records)
 
 
 def reference_rows(
@@ -218,13 +211,11 @@ def method_rows(cells: Sequence[TableRow]) -> list[TableRow]:
 def _over_seeds(cells: Sequence[TableRow]) -> TableRow:
     sound = [cell for cell in cells if cell["failure"] is None]
     failures = [cell["failure"] for cell in cells if cell["failure"] is not None]
-    first = cells[0]
+    same = {key: cells[0][key] for key in ("label", "method", "control")}
     return {
-        "label": first["label"],
-        "method": first["method"],
-        "control": first["control"],
+        **same,
         "asked": any(cell["asked"] for cell in cells),
-        "own_base": first["own_base"],
+        "own_base": cells[0]["own_base"],
         "seeds": len(cells),
         "failed": len(failures),
         "failure": failures[0] if failures else None,

@@ -7,19 +7,10 @@ from pathlib import Path
 
 from pfedul.audit.ask.surfaces import SURFACES
 from pfedul.base.text import counted, readable, sentence
+from pfedul.compare import tables
 from pfedul.compare.folder import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, SCATTER_FILE, write_json
-from pfedul.compare.scatter import save_scatter, scatter_figure
-from pfedul.compare.tables import (
-    attack_tables,
-    cost_table,
-    forgetting_table,
-    has_spread,
-    notes_on,
-    references_table,
-    setting,
-    surfaces_in,
-    who,
-)
+from pfedul.compare.scatter import TITLE, save_scatter, scatter_figure
+from pfedul.compare.tables import setting, who
 from pfedul.report.blocks import Block, Code, FactList, Gallery, Items, Page, Section, Text
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
@@ -54,11 +45,12 @@ def write_pages(document: Json, folder: Path) -> dict[str, Path]:
 
 def comparison_page(document: Json) -> Page:
     """The page in parts that do not depend on a format."""
+    references, about = tables.references_table(document), Text(_ABOUT_ORACLES, "note")
     sections = (
-        Section("picture", "Forgetting against preservation", (_picture(document), Text(_READING))),
+        Section("picture", TITLE, (_picture(document), Text(_READING))),
         Section("table", "All methods", _methods(document)),
         Section("surfaces", "What attacks reach, by surface", _surfaces(document)),
-        Section("references", "What they are measured against", _references(document)),
+        Section("references", "What they are measured against", (references, about)),
         Section("notes", "What the methods said, and what failed", tuple(_notes(document))),
         Section("repeat", "How to repeat it", _repeat(document)),
     )
@@ -85,7 +77,11 @@ _READING = (
 
 
 def _picture(document: Json) -> Gallery:
-    bars = "; bars are the standard deviation over them" if has_spread(document["methods"]) else ""
+    bars = (
+        "; bars are the standard deviation over them"
+        if tables.has_spread(document["methods"])
+        else ""
+    )
     caption = (
         f"Every method at the mean over its seeds{bars}. Methods are numbered as in the legend; "
         "numbers in a row belong to marks that touch, from left to right. The same picture is in "
@@ -95,8 +91,8 @@ def _picture(document: Json) -> Gallery:
 
 
 def _methods(document: Json) -> tuple[Block, ...]:
-    notes = [Text(sentence(note)) for note in notes_on(document["methods"])]
-    return forgetting_table(document), *notes, cost_table(document)
+    notes = [Text(sentence(note)) for note in tables.notes_on(document["methods"])]
+    return tables.forgetting_table(document), *notes, tables.cost_table(document)
 
 
 def _surfaces(document: Json) -> tuple[Block, ...]:
@@ -104,20 +100,16 @@ def _surfaces(document: Json) -> tuple[Block, ...]:
     known = {surface.name: surface for surface in SURFACES}
     facts = tuple(
         (name, f"{known[name].title}: {known[name].summary}")
-        for name in surfaces_in(document)
+        for name in tables.surfaces_in(document)
         if name in known
     )
-    return Text(_ABOUT_SURFACES), FactList(facts), *attack_tables(document)
+    return Text(_ABOUT_SURFACES), FactList(facts), *tables.attack_tables(document)
 
 
 _ABOUT_SURFACES = (
     "A surface is a place from which an attacker can look for the forgotten client. An AUC of 0.5 "
     "is a coin toss; what counts is the difference to the oracles, in brackets."
 )
-
-
-def _references(document: Json) -> tuple[Block, ...]:
-    return references_table(document), Text(_ABOUT_ORACLES, "note")
 
 
 _ABOUT_ORACLES = (

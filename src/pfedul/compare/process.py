@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import AuditSamples
-from pfedul.audit.judge.findings import Verdict
+from pfedul.audit.judge.case import Case
+from pfedul.audit.judge.rules import Verdict
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.compare.cells import CellResult
@@ -27,17 +26,16 @@ from pfedul.unlearn.options import ForgetOptions
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """What all cells of a comparison have in common: the samples, and what cells are judged by.
+    """What all cells of a comparison have in common: the bench, and what cells are judged by.
 
-    `bench` is pickled apart: it may hold functions of the user's script.
+    `bench` is pickled apart: it may hold functions of the user's script. `case` has the untouched
+    run as its candidate.
     """
 
     folder: Path
     targets: tuple[str, ...]
     bench: bytes
-    samples: AuditSamples
-    oracles: tuple[Answers, ...]
-    untouched: Answers
+    case: Case
     held_out: tuple[Verdict, ...]
 
 
@@ -140,18 +138,16 @@ def child_of(children: Children, task: CellTask, log: IO[bytes]) -> Iterator[Chi
 def listen(child: Child, on_stage: OnStage) -> CellResult | None:
     """The result that a process sends last; before that it sends its stages."""
     result: CellResult | None = None
-    for message in _messages(child):
+    while result is None:
+        try:
+            message = child.line.recv()
+        except (EOFError, OSError):  # it has ended
+            break
         if isinstance(message, dict):
             result = message
         else:
             on_stage(*message)
     return result
-
-
-def _messages(child: Child) -> Iterator[Any]:
-    with suppress(EOFError, OSError):  # it has ended
-        while True:
-            yield child.line.recv()
 
 
 def _why(code: int, errors: bytes) -> str:

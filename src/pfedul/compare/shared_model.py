@@ -12,8 +12,8 @@ from statistics import fmean
 from pfedul.base.tensors import Tensors
 from pfedul.protocol import Reply, Task
 from pfedul.run.run import Run
-from pfedul.server.asking import ask_clients
 from pfedul.server.checks import check_figures
+from pfedul.server.round import ask_clients
 from pfedul.split import Split
 
 

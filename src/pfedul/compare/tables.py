@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
-from typing import Any
 
 from pfedul.base.text import MISSING, counted, human_bytes, number, readable, signed
 from pfedul.report.blocks import Table
@@ -184,52 +184,48 @@ def setting(document: Json) -> str:
     return f"{document['personalization']} on {document['data']}, {rounds}"
 
 
-# Columns
+# Columns: the name of each in the terminal -> its title on the page, and the text of a row
+
+Columns = dict[str, tuple[str, Callable[[Json], str]]]
+
+
+def _known(name: str, form: Callable[[float], str]) -> Callable[[Json], str]:
+    """Empty if unknown: references have no rounds."""
+    return lambda row: "" if row.get(name) is None else form(row[name])
+
+
+def _ends(row: Json) -> str:
+    return f"{number(row['lowest_ratio'], 2)} to {number(row['highest_ratio'], 2)}"
+
 
 SHARED = "shared model"
-PRESERVATION = {
-    "excess": "mean excess",
-    "largest": "largest excess",
-    "accuracy": "remaining accuracy",
-    "PPS": "PPS",
-    "CFI": "CFI",
-    "clients": "lowest and highest client",
-    SHARED: "shared model, before and after",
+PRESERVATION: Columns = {
+    "excess": ("mean excess", partial(figure, name="mean_excess", sign=True)),
+    "largest": ("largest excess", partial(figure, name="largest_excess", sign=True)),
+    "accuracy": ("remaining accuracy", partial(figure, name="remaining_accuracy")),
+    "PPS": ("PPS", partial(figure, name="pps")),
+    "CFI": ("CFI", partial(figure, name="cfi")),
+    "clients": ("lowest and highest client", _ends),
+    SHARED: ("shared model, before and after", shared_words),
 }
-COST = {
-    "CPU s": "CPU seconds",
-    "share": "of retraining",
-    "seconds": "seconds",
-    "rounds": "global rounds",
-    "sent": "sent",
-    "stored": "kept by training",
+COST: Columns = {
+    "CPU s": ("CPU seconds", _known("cpu_seconds", amount)),
+    "seconds": ("seconds", _known("seconds", amount)),
+    "rounds": ("global rounds", _known("rounds", "{:.4g}".format)),
+    "sent": ("sent", _known("bytes_sent", human_bytes)),
+    "stored": ("kept by training", _known("bytes_stored", human_bytes)),
 }
-"""The name of each column in the terminal -> its title on the page."""
 
 
 def cells(row: Json) -> dict[str, str]:
     """All columns of a row as text; empty where the row has no result."""
-    if not has_result(row):
-        return dict.fromkeys([*PRESERVATION, *COST], "")
-    return {
-        "excess": figure(row, "mean_excess", sign=True),
-        "largest": figure(row, "largest_excess", sign=True),
-        "accuracy": figure(row, "remaining_accuracy"),
-        "PPS": figure(row, "pps"),
-        "CFI": figure(row, "cfi"),
-        "clients": f"{number(row['lowest_ratio'], 2)} to {number(row['highest_ratio'], 2)}",
-        SHARED: shared_words(row),
-        "CPU s": _known(row, "cpu_seconds", amount),
-        "seconds": _known(row, "seconds", amount),
-        "rounds": _known(row, "rounds", lambda rounds: f"{rounds:.4g}"),
-        "sent": _known(row, "bytes_sent", human_bytes),
-        "stored": _known(row, "bytes_stored", human_bytes),
-    }
+    columns, known = {**PRESERVATION, **COST}, has_result(row)
+    return {name: text(row) if known else "" for name, (_, text) in columns.items()}
 
 
-def _known(row: Json, name: str, form: Callable[[float], str]) -> str:
-    """Empty if unknown: references have no rounds."""
-    return "" if row.get(name) is None else form(row[name])
+def _titled(row: Json, columns: Columns) -> dict[str, str]:
+    texts = cells(row)
+    return {title: texts[name] for name, (title, _) in columns.items()}
 
 
 def has_result(row: Json) -> bool:
@@ -257,10 +253,10 @@ def references_table(document: Json) -> Table:
 def _preservation_table(
     caption: str, first: str, rows: Sequence[Json], names: Sequence[str]
 ) -> Table:
-    names_shown = [name for name in PRESERVATION if name != SHARED or has_shared_accuracy(rows)]
+    shared = has_shared_accuracy(rows)
+    columns = {name: of for name, of in PRESERVATION.items() if shared or name != SHARED}
     lines = [
-        {first: name, "verdict": _verdict(row)}
-        | {PRESERVATION[column]: cells(row)[column] for column in names_shown}
+        {first: name, "verdict": _verdict(row), **_titled(row, columns)}
         for row, name in zip(rows, names, strict=True)
     ]
     return Table.of(caption, lines, words=2)
@@ -289,23 +285,29 @@ def retraining_seconds(document: Json) -> float:
 
 def cost_table(document: Json) -> Table:
     """What each method cost, and its share of the cost of retraining."""
-    retraining, rows = retraining_seconds(document), []
-    for row in document["methods"]:
-        texts = cells(row)
-        if has_result(row):
-            texts["share"] = f"{amount(100 * row['cpu_seconds'] / retraining)} %"
-        else:
-            texts["CPU s"] = NO_RESULT
-        rows.append({"method": _name(row), **{COST[name]: texts[name] for name in COST}})
+    retraining = retraining_seconds(document)
+    rows = [_cost_row(row, retraining) for row in document["methods"]]
     return Table.of("Cost, mean over seeds", rows)
+
+
+def _cost_row(row: Json, retraining: float) -> dict[str, str]:
+    texts = _titled(row, COST)
+    seconds, share = NO_RESULT, ""
+    if has_result(row):
+        seconds, share = texts["CPU seconds"], f"{amount(100 * row['cpu_seconds'] / retraining)} %"
+    first = {"method": _name(row), "CPU seconds": seconds, "of retraining": share}
+    return first | texts | {"CPU seconds": seconds}
 
 
 def attack_tables(document: Json) -> list[Table]:
     """One for each attack: AUC by surface, and the difference to the oracles."""
-    rows = [*document["references"], *(_with_tests(row, document) for row in document["methods"])]
-    rows = [row for row in rows if row["tests"]]
-    attacks = dict.fromkeys(test["attack"] for row in rows for test in row["tests"])
-    return [_attack_table(attack, rows) for attack in attacks]
+    tests = {_name(row): row["tests"] for row in document["references"]}
+    for row in document["methods"]:
+        own = [cell for cell in document["cells"] if cell["label"] == row["label"]]
+        tests[_name(row)] = [test for cell in own for test in cell["tests"]]
+    tests = {name: of for name, of in tests.items() if of}
+    attacks = dict.fromkeys(test["attack"] for of in tests.values() for test in of)
+    return [_attack_table(attack, tests) for attack in attacks]
 
 
 def surfaces_in(document: Json) -> list[str]:
@@ -314,26 +316,21 @@ def surfaces_in(document: Json) -> list[str]:
     return list(dict.fromkeys(test["surface"] for test in tests))
 
 
-def _with_tests(row: Json, document: Json) -> dict[str, Any]:
-    """The tests of all seeds of a method."""
-    cells = [cell for cell in document["cells"] if cell["label"] == row["label"]]
-    return {**row, "tests": [test for cell in cells for test in cell["tests"]]}
-
-
-def _attack_table(attack: str, rows: Sequence[Json]) -> Table:
-    surfaces = dict.fromkeys(test["surface"] for row in rows for test in row["tests"])
+def _attack_table(attack: str, tests: Mapping[str, Sequence[Json]]) -> Table:
+    """`tests` are those of each model, over all its seeds."""
+    surfaces = dict.fromkeys(test["surface"] for of in tests.values() for test in of)
     lines = [
-        {"model": _name(row)} | {surface: _auc_cell(row, attack, surface) for surface in surfaces}
-        for row in rows
+        {"model": name} | {surface: _auc_cell(of, attack, surface) for surface in surfaces}
+        for name, of in tests.items()
     ]
     caption = f"AUC of the attack '{attack}' (difference to the oracles), mean over seeds"
     return Table.of(caption, lines)
 
 
-def _auc_cell(row: Json, attack: str, surface: str) -> str:
-    tests = [t for t in row["tests"] if (t["attack"], t["surface"]) == (attack, surface)]
-    if not tests:
+def _auc_cell(tests: Sequence[Json], attack: str, surface: str) -> str:
+    own = [test for test in tests if (test["attack"], test["surface"]) == (attack, surface)]
+    if not own:
         return ""
-    value = fmean(test["figures"]["candidate"]["value"] for test in tests)
-    difference = fmean(test["difference"]["value"] for test in tests)
+    value = fmean(test["figures"]["candidate"]["value"] for test in own)
+    difference = fmean(test["difference"]["value"] for test in own)
     return f"{number(value)} ({signed(difference)})"

@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from pfedul.audit.ask.answers import Answers, ask, surfaces_of
+from pfedul.audit.ask.answers import Answers, ask
 from pfedul.audit.evidence.document import test_row, untested_surfaces
-from pfedul.audit.judge.case import Case, Examiner
+from pfedul.audit.judge.case import Examiner
 from pfedul.audit.state import state_of
 from pfedul.base.threads import one_core
 from pfedul.compare.cells import CellResult
@@ -68,7 +68,7 @@ def _result(task: CellTask, on_stage: OnStage) -> CellResult:
         state = state_of(branch, branch.clients, checkpoint.stale, checkpoint.clusters)
         after = shared_accuracy(branch, branch.clients)
     on_stage("audit", 0, 1)
-    answers = ask(bench, common.samples, state, surfaces_of(bench))
+    answers = ask(bench, common.case.samples, state, common.case.surfaces)
     with one_core():
         judgement = _judgement(common, bench, answers)
     on_stage("audit", 1, 1)
@@ -83,14 +83,7 @@ def _result(task: CellTask, on_stage: OnStage) -> CellResult:
 
 
 def _judgement(common: Common, bench: Workbench, answers: Answers) -> CellResult:
-    case = Case(
-        common.samples,
-        surfaces_of(bench),
-        answers,
-        common.oracles,
-        common.untouched,
-        target=" and ".join(common.targets),
-    )
+    case = replace(common.case, candidate=answers)
     examiner, untested = Examiner(case), untested_surfaces(bench, {})
     verdict = examiner.judged(answers, held_out=common.held_out, untested=untested)
     tests = [test_row(finding) for finding in examiner.findings(answers, case.oracles)]
@@ -123,7 +116,6 @@ def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
 
 
 def main() -> None:
-    """Carry out one task."""
     line, _ = as_child()
     task: CellTask = pickle.loads(line.recv_bytes())
     line.send(carry_out(task, lambda *stage: line.send(stage)))

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -76,16 +76,18 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def as_child() -> tuple[Connection, list[int]]:
-    """To be called in the child: its line to the parent, and the inherited descriptors."""
+def as_child(end: Callable[[], object] = lambda: os._exit(1)) -> tuple[Connection, list[int]]:
+    """To be called in the child: its line to the parent, and the inherited descriptors.
+
+    `end` is called when the parent is gone; it must end this process at once.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     torch.set_num_threads(1)
     line, lifeline, *inherited = map(int, sys.argv[1:])
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        end()
+
+    threading.Thread(target=watch, daemon=True).start()
     return Connection(line), inherited
-
-
-def _end_with(lifeline: int) -> None:
-    """End this process at once when its parent is gone."""
-    os.read(lifeline, 1)
-    os._exit(1)

@@ -22,11 +22,7 @@ class InlineEngine:
         warm_up()
 
     def run(
-        self,
-        task: Task,
-        clients: Sequence[str],
-        shared: Tensors,
-        locate_personal: LocatePersonal,
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
     ) -> Generator[Reply, None, None]:
         for client in clients:
             path = locate_personal(client)

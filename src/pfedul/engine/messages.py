@@ -44,7 +44,6 @@ class Answer:
 
     reply: Reply
     tensors: Places
-    buffer: int
 
 
 @dataclass(frozen=True)
@@ -84,19 +83,18 @@ def attach_data(skeleton: Any, tensors: Tensors) -> dict[str, ClientData]:
     }
 
 
-def make_answer(reply: Reply, number: int, buffer: SharedBuffer) -> Answer:
+def make_answer(reply: Reply, buffer: SharedBuffer) -> Answer:
     """An answer to a reply, its tensors put into the buffer."""
     tensors = {f"shared/{name}": tensor for name, tensor in reply.shared.items()}
     tensors |= {f"personal/{name}": tensor for name, tensor in reply.personal.items()}
-    layout = buffer.write(tensors)
-    return Answer(replace(reply, shared={}, personal={}), layout, number)
+    return Answer(replace(reply, shared={}, personal={}), buffer.write(tensors))
 
 
 def open_answer(answer: Answer, buffer: SharedBuffer) -> Reply:
     """The reply with its tensors as views of the worker's buffer."""
     tensors = buffer.read(answer.tensors)
-    parts: dict[str, dict[str, torch.Tensor]] = {"shared": {}, "personal": {}}
-    for key, tensor in tensors.items():
-        part, _, name = key.partition("/")
-        parts[part][name] = tensor
-    return replace(answer.reply, shared=parts["shared"], personal=parts["personal"])
+
+    def part(prefix: str) -> Tensors:
+        return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+
+    return replace(answer.reply, shared=part("shared/"), personal=part("personal/"))

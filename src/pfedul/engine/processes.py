@@ -19,7 +19,7 @@ import torch
 from pfedul.base.registry import registered_entries, restore_entries
 from pfedul.base.tensors import Tensors
 from pfedul.engine.child import Child, start_child
-from pfedul.engine.messages import Answer, Failure, Setup, WorkerOrder, detach_data, open_answer
+from pfedul.engine.messages import Failure, Setup, WorkerOrder, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError, TransientError
 from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
@@ -61,19 +61,13 @@ class ProcessesEngine:
 
     def __init__(self, bench: Workbench, workers: int) -> None:
         self._data, self._shared = SharedBuffer(), SharedBuffer()
-        skeleton, layout = detach_data(dict(bench.data), self._data)
-        pickled = pickle_bench(replace(bench, data=skeleton))
-        self._setup = Setup(pickled, layout, torch.get_default_dtype())
+        self._setup = setup_of(bench, self._data)
         self._wanted = workers
         self._workers: list[Worker] = []
         self._last_exit: int | None = None
 
     def run(
-        self,
-        task: Task,
-        clients: Sequence[str],
-        shared: Tensors,
-        locate_personal: LocatePersonal,
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
     ) -> Generator[Reply, None, None]:
         """Give out the work in order, hand the replies back in order."""
         layout = self._shared.write(shared)
@@ -101,14 +95,10 @@ class ProcessesEngine:
         for worker in self._workers:
             worker.free = list(range(BUFFERS_PER_WORKER))
 
-    def _fill_up(self) -> None:
-        """Start workers until there are as many as there should be."""
+    def _give_out(self, waiting: deque[WorkerOrder], attempts: dict[str, int]) -> None:
+        """An order to each worker that is idle and has room for the answer; starts missing ones."""
         while len(self._workers) < self._wanted:
             self._workers.append(self._start_worker())
-
-    def _give_out(self, waiting: deque[WorkerOrder], attempts: dict[str, int]) -> None:
-        """An order to each worker that is idle and has room for the answer."""
-        self._fill_up()
         for worker in list(self._workers):
             if not waiting or worker.busy_with is not None or not worker.free:
                 continue
@@ -120,29 +110,28 @@ class ProcessesEngine:
             try:
                 worker.child.line.send(order)
             except OSError:
-                self._drop_dead(worker, waiting)
+                self._drop_dead(worker, order, waiting)
 
     def _collect(self, waiting: deque[WorkerOrder], done: dict[str, ReadyReply]) -> None:
         """Wait until at least one worker answers or dies; nobody at work is for `_give_out`."""
-        busy = {
-            worker.child.line: worker for worker in self._workers if worker.busy_with is not None
-        }
+        busy = {w.child.line: (w, w.busy_with) for w in self._workers if w.busy_with is not None}
         for line in mp_connection.wait(list(busy)) if busy else ():
-            worker = busy[line]  # type: ignore[index]
+            worker, order = busy[line]  # type: ignore[index]
             try:
                 message = worker.child.line.recv()
             except (EOFError, OSError):
-                self._drop_dead(worker, waiting)
+                self._drop_dead(worker, order, waiting)
                 continue
             if isinstance(message, Failure):
                 raise as_error(message)
             worker.busy_with = None
-            done[message.reply.client] = _opened(message, worker)
+            # Opened at once: the views hold the memory even if the worker dies before that is read.
+            reply = open_answer(message, worker.buffers[order.buffer])
+            done[order.client] = ReadyReply(reply, worker, order.buffer)
 
-    def _drop_dead(self, worker: Worker, waiting: deque[WorkerOrder]) -> None:
+    def _drop_dead(self, worker: Worker, order: WorkerOrder, waiting: deque[WorkerOrder]) -> None:
         """Remove a dead worker; its order is the next to be given out."""
-        if worker.busy_with is not None:
-            waiting.appendleft(worker.busy_with)
+        waiting.appendleft(order)
         self._end_worker(worker)
 
     def _start_worker(self) -> Worker:
@@ -167,6 +156,13 @@ class ProcessesEngine:
         self._shared.close()
 
 
+def setup_of(bench: Workbench, data: SharedBuffer) -> Setup:
+    """The first message to workers; the tensors of the clients' data go into the buffer."""
+    skeleton, layout = detach_data(dict(bench.data), data)
+    pickled = pickle_bench(replace(bench, data=skeleton))
+    return Setup(pickled, layout, torch.get_default_dtype())
+
+
 def pickle_bench(bench: Workbench) -> bytes:
     """The bench as it travels to another process, functions of the user's script included."""
     try:
@@ -184,11 +180,6 @@ def unpickle_bench(pickled: bytes) -> Workbench:
     restore_entries(entries)
     result: Workbench = bench
     return result
-
-
-def _opened(answer: Answer, worker: Worker) -> ReadyReply:
-    # Opened at once: the views hold the memory even if the worker dies before they are read.
-    return ReadyReply(open_answer(answer, worker.buffers[answer.buffer]), worker, answer.buffer)
 
 
 def _explain_deaths(client: str, code: int | None) -> str:

@@ -56,7 +56,7 @@ def carry_out(
         personal = {} if order.personal is None else read_file(order.personal)
         tensors = shared.read(order.shared)
         reply = perform(bench, scratch, order.task, order.client, tensors, personal)
-        return make_answer(reply, order.buffer, own)
+        return make_answer(reply, own)
     except Exception as error:
         return failure(f"The work for {order.client}", error)
 

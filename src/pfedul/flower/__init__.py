@@ -8,6 +8,7 @@ Flower itself is an extra: `pip install 'pfedul[flower]'`.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pfedul.engine.flower import require_flower
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
     from pfedul.flower.client import client_app as client_app
     from pfedul.flower.server import server_app as server_app
 
-_HOMES = {
-    "Node": "pfedul.flower.client",
-    "client_app": "pfedul.flower.client",
-    "server_app": "pfedul.flower.server",
-}
+_HOMES = {"Node": "client", "client_app": "client", "server_app": "server"}
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +26,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(name)
     require_flower()
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"pfedul.flower.{_HOMES[name]}"), name)

@@ -46,6 +46,11 @@ class AppOptions:
             raise PfedulError("Say where the run folder is: -c 'run=\"/absolute/path\"'.")
 
     @property
+    def path(self) -> Path:
+        """The run folder."""
+        return Path(self.run).expanduser().resolve()
+
+    @property
     def clients(self) -> list[str]:
         """The clients that the action is about."""
         return [name.strip() for name in self.client.split(",") if name.strip()]
@@ -94,11 +99,7 @@ def _unknown(key: str) -> str:
 def rows() -> list[dict[str, str]]:
     """A table of the app's own keys, for the docs."""
     return [
-        {
-            "key": _key(spec.name),
-            "default": str(spec.default),
-            "meaning": spec.metadata["help"],
-        }
+        {"key": _key(spec.name), "default": str(spec.default), "meaning": spec.metadata["help"]}
         for spec in fields(AppOptions)
     ]
 

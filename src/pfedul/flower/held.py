@@ -20,7 +20,7 @@ from typing import Any
 from pfedul.base.tensorfile import digest, digest_file, encode, is_digest, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.flower.deployment.files import PRIVATE, write
+from pfedul.flower.deployment.layout import PRIVATE, write
 from pfedul.store.folder import sync
 from pfedul.store.tables import now
 

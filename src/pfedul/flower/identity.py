@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 
 from pfedul.base.tensorfile import is_digest
 from pfedul.data.checks import check_ids
-from pfedul.engine.flower.grid import Exchange, Traffic, lifetime, unreadable
+from pfedul.engine.flower.grid import Exchange, Traffic, lifetime
 from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, clean_text, open_words, pack_order
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
@@ -63,20 +63,15 @@ def ask(
     messages = {key: Message(content, node, kind, ttl=ttl) for key, node in nodes.items()}
     traffic = Traffic()
     exchange = Exchange(server.grid, messages, deadline, traffic)
-    answers = {key: _words(exchange.wait_for(key), action) for key in nodes}
-    number = order.task.number
-    return answers, [traffic_row(action, number, len(nodes), asdict(traffic))]
 
-
-def _words(found: RecordDict | str, action: str) -> Words:
-    if isinstance(found, str):
-        return {"failure": found}
-    try:
-        words = open_words(action, found)
+    def read(content: RecordDict) -> Words:
+        words = open_words(action, content)
         failure = words.get("failure")
         return words if failure is None else {"failure": clean_text(failure)}
-    except Exception as error:
-        return {"failure": unreadable(error)}
+
+    results = {key: exchange.wait_for(key, read) for key in nodes}
+    answers = {key: {"failure": r} if isinstance(r, str) else r for key, r in results.items()}
+    return answers, [traffic_row(action, order.task.number, len(nodes), asdict(traffic))]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pfedul.base.tensors import read_tensors
 from pfedul.data.checks import check_ids
-from pfedul.engine.flower.grid import Federated, FlowerEngine, Traffic
+from pfedul.engine.flower.grid import FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
@@ -54,7 +54,7 @@ WAIT_SECONDS = 1.0
 
 def open_or_create(server: FlowerServer, asked: dict[str, Any]) -> Federation:
     """The federation of the run folder; a new one with the nodes that are there."""
-    path = Path(server.options.run).expanduser().resolve()
+    path = server.options.path
     if (path / LEDGER_FILE).is_file():
         return open_remote(server, path, asked)
     if server.options.action != "train":
@@ -97,8 +97,9 @@ def create_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Fe
     if settings.clusters > 1:
         raise PfedulError("Clusters are for clients on this machine; leave --clusters out here.")
     shared = read_tensors(bench.build_model(), bench.split.shared)
-    rows = [*run_rows(), settings_row(settings), *_rows_of(found), *traffic]
-    rows += run_facts(shape, classes)
+    rows = [*run_rows(), settings_row(settings), *(client_row(node.member, 0) for node in found)]
+    rows += [row for node in found for row in binding_rows(node.member.client, node.key)]
+    rows += [*traffic, *run_facts(shape, classes)]
     store = Store.create(path, write_toml(settings), {INIT_FILE: shared, SHARED_FILE: shared}, rows)
     return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))
 
@@ -116,13 +117,16 @@ def _engine(
         row = traffic_row(task.action, task.number, clients, asdict(traffic))
         store.ledger.write([row])
 
-    about = Federated(
+    return FlowerEngine(
+        server.grid,
         str(store.ledger.meta("federation")),
         fixed(settings),
         cache(lambda: read_tensors(bench.build_model(), bench.split.personal)),
         lambda client: data_digest(store.ledger, client),
+        nodes,
+        server.options.reply_deadline,
+        note,
     )
-    return FlowerEngine(server.grid, about, nodes, server.options.reply_deadline, note)
 
 
 def _first_settings(server: FlowerServer, asked: dict[str, Any]) -> Settings:
@@ -202,11 +206,6 @@ def _agree(found: Sequence[Introduced]) -> tuple[tuple[int, ...], int]:
                 f"and {node.shape} at {node.member.client}; make them alike."
             )
     return first.shape, max(node.classes for node in found)
-
-
-def _rows_of(found: Sequence[Introduced]) -> list[Statement]:
-    rows = [client_row(node.member, 0) for node in found]
-    return rows + [row for node in found for row in binding_rows(node.member.client, node.key)]
 
 
 def wait_for_nodes(server: FlowerServer, federation: Federation) -> list[str]:

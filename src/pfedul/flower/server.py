@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
@@ -63,28 +62,21 @@ def _one_sentence(record: logging.LogRecord) -> bool:
 
 
 def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
-    """Do what is asked for; returns what the command line prints as JSON."""
+    """Do and note in the ledger what is asked for; returns what the command line prints as JSON."""
     options = server.options
     if options.action == "status":
-        return read_status(_run_path(options))
+        return read_status(options.path)
     settings = asked if options.action == "train" else {}
     with open_or_create(server, settings) as federation:
-        return _noted(federation, options, lambda: _act(server, federation, asked))
-
-
-def _noted(
-    federation: Federation, options: AppOptions, act: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """Record the start and the end of an action in the ledger."""
-    ledger = federation.store.ledger
-    number = begin_action(ledger, options.action)
-    try:
-        result = act()
-    except BaseException as error:
-        end_action(ledger, number, _result_of(error))
-        raise
-    end_action(ledger, number, "done")
-    return result
+        ledger = federation.store.ledger
+        number = begin_action(ledger, options.action)
+        try:
+            result = _act(server, federation, asked)
+        except BaseException as error:
+            end_action(ledger, number, _result_of(error))
+            raise
+        end_action(ledger, number, "done")
+        return result
 
 
 def _result_of(error: BaseException) -> str:
@@ -106,7 +98,9 @@ def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) ->
         return _admit(federation, options, newcomers)
     if options.action == "inspect":
         return federation.plan(*options.clients, **asked).as_json()
-    done = _catch_up(server, federation)
+    done = federation.recalibrate()
+    if done:
+        server.tell(f"Recalibrated after their absence: {', '.join(done)}.")
     if options.action == "recalibrate":
         return {"recalibrated": done}
     if options.action == "forget":
@@ -114,19 +108,7 @@ def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) ->
     if options.action == "evaluate":
         return federation.evaluate().as_json()
     federation.train(asked.get("rounds"), _progress(server))
-    return read_status(_run_path(options))
-
-
-def _run_path(options: AppOptions) -> Path:
-    return Path(options.run).expanduser().resolve()
-
-
-def _catch_up(server: FlowerServer, federation: Federation) -> list[str]:
-    """Recalibrate clients that were away during a removal and are back."""
-    done = federation.recalibrate()
-    if done:
-        server.tell(f"Recalibrated after their absence: {', '.join(done)}.")
-    return done
+    return read_status(options.path)
 
 
 def _progress(server: FlowerServer) -> Callable[[Progress], None]:
@@ -142,7 +124,7 @@ def _progress(server: FlowerServer) -> Callable[[Progress], None]:
 
 def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Finish the server's side first; then the target's own folder, if it can be reached."""
-    layout = DeploymentPaths(_run_path(server.options))
+    layout = DeploymentPaths(server.options.path)
     refuse_links(layout.folder)
     outcome = federation.forget(*server.options.clients, **asked)
     confirm_erasures(server, federation)

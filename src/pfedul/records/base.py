@@ -142,7 +142,7 @@ class Record:
     """An entry of the registry.
 
     `size` is its bytes, in single precision and without file headers. `folders` are those
-    below `records/` with a file for each client. `doomed` names further files to delete
+    below `records/` with a file for each client. `obsolete` names further files to delete
     when a client is forgotten, and `renew` stages their replacements.
     """
 
@@ -153,7 +153,7 @@ class Record:
     size: Callable[[Extent], int]
     recorder: Callable[[Keeping], Recorder]
     folders: tuple[str, ...]
-    doomed: Callable[[Erasure], list[str]] = lambda _erasure: []
+    obsolete: Callable[[Erasure], list[str]] = lambda _erasure: []
     renew: Callable[[Erasure], None] = lambda _erasure: None
     options: type[NoOptions] = NoOptions
 
@@ -168,7 +168,7 @@ def int_tensor(value: int) -> Tensor:
 
 
 def every_file_of(name: str) -> Callable[[Erasure], list[str]]:
-    """`doomed` of records that depend on the path of the shared model, which no longer holds."""
+    """`obsolete` of records that depend on the path of the shared model, which no longer holds."""
     return lambda erasure: [
         file for file in erasure.store.names("records/") if kind_of(file) == name
     ]

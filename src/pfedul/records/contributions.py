@@ -142,6 +142,6 @@ CONTRIBUTIONS = Record(
     size=lambda of: (of.clients + 1) * 4 * of.parameters,
     recorder=ContributionsRecorder,
     folders=(NAME,),
-    doomed=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),
+    obsolete=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),
     renew=_renew,
 )

@@ -85,7 +85,7 @@ class FisherRecorder(Recorder):
             self._store.stage(FISHER_TOTAL_FILE, total)
 
 
-def _doomed(erasure: Erasure) -> list[str]:
+def _obsolete(erasure: Erasure) -> list[str]:
     """The sums that contain the targets, except the one that `_renew` computes again."""
     remaining = [client for client in erasure.clients if client not in erasure.targets]
     if not any(erasure.store.has(fisher_file(client)) for client in remaining):
@@ -109,6 +109,6 @@ FISHER = Record(
     size=lambda of: (of.clients + 1) * 4 * of.parameters,
     recorder=FisherRecorder,
     folders=("fisher",),
-    doomed=_doomed,
+    obsolete=_obsolete,
     renew=_renew,
 )

@@ -121,5 +121,5 @@ PSI = Record(
     size=lambda of: of.clients * 16 * of.rounds + min(of.clients, of.rounds) * 4 * of.parameters,
     recorder=PsiRecorder,
     folders=("psi",),
-    doomed=every_file_of("psi"),
+    obsolete=every_file_of("psi"),
 )

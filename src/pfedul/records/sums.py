@@ -86,5 +86,5 @@ SUMS = Record(
     size=lambda of: of.clients * 4 * of.parameters,
     recorder=SumsRecorder,
     folders=("sums",),
-    doomed=every_file_of("sums"),
+    obsolete=every_file_of("sums"),
 )

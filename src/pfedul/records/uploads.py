@@ -33,5 +33,5 @@ UPLOADS = Record(
     size=lambda of: of.clients * 4 * of.parameters,
     recorder=UploadsRecorder,
     folders=("uploads",),
-    doomed=every_file_of("uploads"),
+    obsolete=every_file_of("uploads"),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -21,14 +20,6 @@ from pfedul.report.style import SERIES
 from pfedul.report.svg import render
 from pfedul.store.folder import absolute, locked, require_run
 from pfedul.store.paths import REPORTS
-
-
-@dataclass(frozen=True)
-class Format:
-    """A file format and the function that renders it."""
-
-    file_name: str
-    render: Callable[[Json], str]
 
 
 def _as_json(material: Json) -> str:
@@ -66,14 +57,13 @@ def _environment() -> Environment:
     )
 
 
-FORMATS = {
-    "html": Format("report.html", lambda material: as_html(report_content(material))),
-    "md": Format("report.md", lambda material: as_markdown(report_content(material))),
-    "json": Format("report.json", _as_json),
-    "pdf-ready": Format(
-        "report-print.html", lambda material: as_html(report_content(material), paper=True)
-    ),
+FORMATS: dict[str, tuple[str, Callable[[Json], str]]] = {
+    "html": ("report.html", lambda material: as_html(report_content(material))),
+    "md": ("report.md", lambda material: as_markdown(report_content(material))),
+    "json": ("report.json", _as_json),
+    "pdf-ready": ("report-print.html", lambda data: as_html(report_content(data), paper=True)),
 }
+"""Name -> the file in RUN/reports, and the function that renders it."""
 
 
 def write_report(
@@ -85,7 +75,7 @@ def write_report(
     run's lock: otherwise a page about a removed client could appear after its removal.
     """
     require_run(run)
-    path = output or run / REPORTS / _format(form).file_name
+    path = output or run / REPORTS / _format(form)[0]
     inside = absolute(path).is_relative_to(absolute(run))
     with locked(run) if inside else nullcontext():
         material = read_material(run, request)
@@ -97,12 +87,12 @@ def write_report(
 
 def write_material(material: Json, form: str, path: Path) -> None:
     """Write a report of this material; the same material gives the same bytes."""
-    text = _format(form).render(material)
+    text = _format(form)[1](material)
     with _refusing(path):
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _format(name: str) -> Format:
+def _format(name: str) -> tuple[str, Callable[[Json], str]]:
     if name not in FORMATS:
         raise PfedulError(f"There is no format '{name}'; there are: {', '.join(FORMATS)}.")
     return FORMATS[name]

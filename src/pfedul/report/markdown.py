@@ -6,25 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pfedul.report.blocks import (
-    Banner,
-    Block,
-    Code,
-    FactList,
-    Gallery,
-    Heading,
-    Items,
-    Page,
-    Section,
-    Table,
-    Text,
-)
+from pfedul.report import blocks
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-def as_markdown(page: Page) -> str:
+def as_markdown(page: blocks.Page) -> str:
     """Text with tables, readable as it is and when rendered."""
     parts = [f"# {escaped(page.title)}", escaped(page.subtitle)]
     parts += [] if page.banner is None else _banner(page.banner)
@@ -43,7 +31,7 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", plain)
 
 
-def _banner(banner: Banner) -> list[str]:
+def _banner(banner: blocks.Banner) -> list[str]:
     tiles = [f"{tile.label}: {tile.value} ({tile.hint})" for tile in banner.tiles]
     return [
         f"## Verdict: {escaped(banner.word)}",
@@ -65,12 +53,12 @@ def _bullets(items: Iterable[str]) -> str:
     return "\n".join(f"- {escaped(item)}" for item in items)
 
 
-def _section(section: Section) -> list[str]:
-    blocks = [_FORMS[type(block)](block) for block in section.blocks]
-    return [f"## {escaped(section.title)}", *blocks]
+def _section(section: blocks.Section) -> list[str]:
+    rendered = [_FORMS[type(block)](block) for block in section.blocks]
+    return [f"## {escaped(section.title)}", *rendered]
 
 
-def _table(block: Table) -> str:
+def _table(block: blocks.Table) -> str:
     rules = ["---" if place < block.words else "---:" for place in range(len(block.head))]
     lines = [_row(map(escaped, block.head)), _row(rules)]
     lines += [_row(map(escaped, row)) for row in block.rows]
@@ -81,29 +69,27 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _facts(block: FactList) -> str:
+def _facts(block: blocks.FactList) -> str:
     return "\n".join(f"- **{escaped(name)}**: {escaped(value)}" for name, value in block.rows)
 
 
-def _code(block: Code) -> str:
+def _code(block: blocks.Code) -> str:
     longest = max(map(len, re.findall(r"`+", block.text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{escaped(block.caption)}:\n\n{fence}\n{block.text.rstrip()}\n{fence}"
 
 
-def _gallery(block: Gallery) -> str:
-    notes = [f"{figure.title}. {figure.summary}" for figure in block.figures]
-    return (
-        f"{escaped(block.caption)} (Pictures are in the HTML page; in words:)\n\n{_bullets(notes)}"
-    )
+def _gallery(block: blocks.Gallery) -> str:
+    notes = _bullets(f"{figure.title}. {figure.summary}" for figure in block.figures)
+    return f"{escaped(block.caption)} (Pictures are in the HTML page; in words:)\n\n{notes}"
 
 
-_FORMS: dict[type[Block], Callable[[Any], str]] = {
-    Text: lambda block: escaped(block.text),
-    Heading: lambda block: f"### {escaped(block.text)}",
-    Items: lambda block: _bullets(block.items),
-    FactList: _facts,
-    Table: _table,
-    Code: _code,
-    Gallery: _gallery,
+_FORMS: dict[type[blocks.Block], Callable[[Any], str]] = {
+    blocks.Text: lambda block: escaped(block.text),
+    blocks.Heading: lambda block: f"### {escaped(block.text)}",
+    blocks.Items: lambda block: _bullets(block.items),
+    blocks.FactList: _facts,
+    blocks.Table: _table,
+    blocks.Code: _code,
+    blocks.Gallery: _gallery,
 }

@@ -42,7 +42,7 @@ def read_material(run: Path, number: int | None = None) -> dict[str, Any]:
         "request": outcome,
         "evidence": None if audit is None else audit.evidence,
         "clients": {} if audit is None else audit.clients,
-        "applies": _applies(outcome, audit),
+        "applies": applies(outcome, audit),
     }
 
 
@@ -57,8 +57,8 @@ def _request(ledger: Ledger, number: int | None) -> Request | None:
     raise PfedulError(f"There is no finished request {number} in this run; there are: {known}.")
 
 
-def _applies(outcome: dict[str, Any] | None, audit: Audit | None) -> dict[str, Any] | None:
-    """Whether the evidence is about the tensors of the removal."""
+def applies(outcome: Json | None, audit: Audit | None) -> dict[str, Any] | None:
+    """Whether the evidence is about the tensors of the removal; None if one of them is missing."""
     if outcome is None or audit is None:
         return None
     changes = differences(audit.evidence, outcome)
@@ -83,14 +83,15 @@ class Material:
     @staticmethod
     def of(material: Json) -> Material:
         """From the plain data of `read_material`."""
-        return Material(
-            run=material.get("run") or {},
-            settings=material.get("settings") or "",
-            request=material.get("request") or {},
-            evidence=material.get("evidence") or {},
-            clients=material.get("clients") or {},
-            applies=material.get("applies"),
-        )
+        empty: dict[str, Any] = {
+            "run": {},
+            "settings": "",
+            "request": {},
+            "evidence": {},
+            "clients": {},
+        }
+        parts = {name: material.get(name) or nothing for name, nothing in empty.items()}
+        return Material(**parts, applies=material.get("applies"))
 
     @property
     def targets(self) -> tuple[str, ...]:

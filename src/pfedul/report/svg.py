@@ -36,8 +36,7 @@ _FONTS = re.compile(r"font-family: [^;]*;? ?")
 def render(figure: Picture, prefix: str) -> str:
     """Draw `figure` as an `<svg>` element; every id in it begins with `prefix`."""
     root = _without_namespaces(ElementTree.fromstring(_drawn(figure)))
-    _drop(root, "metadata")
-    _drop(root, "style")  # it would apply to the whole page
+    _drop(root, "metadata", "style")  # a style would apply to the whole page
     _rename_ids(root, prefix)
     for node in root.iter():
         _repaint(node)
@@ -81,9 +80,9 @@ def _without_namespaces(root: Any) -> Any:
     return root
 
 
-def _drop(root: Any, tag: str) -> None:
+def _drop(root: Any, *tags: str) -> None:
     for parent in list(root.iter()):
-        for child in parent.findall(tag):
+        for child in [child for child in parent if child.tag in tags]:
             parent.remove(child)
 
 
@@ -119,19 +118,15 @@ def _rounded(number: re.Match[str]) -> str:
 
 def _label(root: Any, figure: Picture, prefix: str) -> None:
     width, height = figure.size
-    root.attrib.clear()
-    root.attrib.update(
-        {
-            "viewBox": f"0 0 {width:g} {height:g}",
-            "width": f"{width:g}",
-            "height": f"{height:g}",
-            "role": "img",
-            "aria-labelledby": f"{prefix}-title {prefix}-summary",
-        }
-    )
+    root.attrib = {
+        "viewBox": f"0 0 {width:g} {height:g}",
+        "width": f"{width:g}",
+        "height": f"{height:g}",
+        "role": "img",
+        "aria-labelledby": f"{prefix}-title {prefix}-summary",
+    }
     words = (("title", "title", figure.title), ("desc", "summary", figure.summary))
     for place, (tag, name, text) in enumerate(words):
-        node = ElementTree.Element(tag)
-        node.set("id", f"{prefix}-{name}")
+        node = ElementTree.Element(tag, {"id": f"{prefix}-{name}"})
         node.text = text
         root.insert(place, node)

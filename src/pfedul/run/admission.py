@@ -12,11 +12,7 @@ from pfedul.store.tables import Member, client_row, member_of
 
 
 def admit(
-    run: Run,
-    client: str,
-    again: bool,
-    member: Member | None = None,
-    also: Sequence[Statement] = (),
+    run: Run, client: str, again: bool, member: Member | None = None, also: Sequence[Statement] = ()
 ) -> None:
     """See `Federation.admit`.
 
@@ -39,12 +35,8 @@ def admit(
     if member is None and client not in run.known_data:
         known = ", ".join(sorted(set(run.known_data) - set(run.clients))) or "nobody"
         raise PfedulError(f"There are no data of a client '{client}'; waiting with data: {known}.")
-    _join(run, member or member_of(client, run.known_data[client]), also)
-
-
-def _join(run: Run, member: Member, also: Sequence[Statement]) -> None:
-    store = run.store
-    run.personal_place.stage_first(member.client)
-    store.keep([client_row(member, run.rounds), *also])
-    store.commit()
+    member = member or member_of(client, run.known_data[client])
+    run.personal_place.stage_first(client)
+    run.store.keep([client_row(member, run.rounds), *also])
+    run.store.commit()
     run.join(member)

@@ -67,8 +67,7 @@ def _planted(settings: Settings, data: FederatedData) -> FederatedData:
 
 def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | None) -> Workbench:
     """Everything that a process needs in order to work for any client."""
-    factory = _model_factory(settings, input_shape(data), data.classes, own_model)
-    bench = assemble_without_data(settings, factory)
+    bench = assemble_at_server(settings, input_shape(data), data.classes, own_model)
     model = bench.build_model()
     data = in_type_of(model, data)
     _check_output(model, data)
@@ -79,21 +78,15 @@ def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | 
 def assemble_at_server(
     settings: Settings, shape: tuple[int, ...], classes: int, own_model: ModelFactory | None
 ) -> Workbench:
-    """The workbench of a server whose clients, and their data, are on other machines."""
-    return assemble_without_data(settings, _model_factory(settings, shape, classes, own_model))
-
-
-def assemble_without_data(settings: Settings, factory: ModelFactory) -> Workbench:
-    """The model divided as the settings say."""
+    """The workbench without data: that of a server whose clients are on other machines."""
     personalization, options = PERSONALIZATIONS.parse(settings.personalization)
+    factory = _model_factory(settings, shape, classes, own_model)
     build = InitialModel(factory, settings.seed)
     model = build()
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
-    training = settings.training
-    return Workbench(
-        build, split, head, personalization, options, training, data={}, seed=settings.seed
-    )
+    training, seed = settings.training, settings.seed
+    return Workbench(build, split, head, personalization, options, training, data={}, seed=seed)
 
 
 def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
@@ -131,7 +124,16 @@ class InitialModel:
     seed: int
 
     def __call__(self) -> nn.Module:
-        return build_initial(self.factory, self.seed)
+        try:
+            with random_stream(self.seed, "init"):
+                model = self.factory()
+        except (RuntimeError, MemoryError) as error:
+            raise PfedulError(f"The model cannot be built: {error}") from error
+        if not isinstance(model, nn.Module):
+            raise PfedulError(
+                f"The model factory returned {type(model).__name__}, not a torch.nn.Module."
+            )
+        return model
 
 
 def reseeded(bench: Workbench, seed: int, clients: Collection[str]) -> Workbench:
@@ -141,20 +143,6 @@ def reseeded(bench: Workbench, seed: int, clients: Collection[str]) -> Workbench
         build = replace(build, seed=seed)
     data = {client: bench.data[client] for client in clients}
     return replace(bench, build_model=build, seed=seed, data=data)
-
-
-def build_initial(factory: ModelFactory, seed: int) -> nn.Module:
-    """The model as it is before training: the same for the same seed."""
-    try:
-        with random_stream(seed, "init"):
-            model = factory()
-    except (RuntimeError, MemoryError) as error:
-        raise PfedulError(f"The model cannot be built: {error}") from error
-    if not isinstance(model, nn.Module):
-        raise PfedulError(
-            f"The model factory returned {type(model).__name__}, not a torch.nn.Module."
-        )
-    return model
 
 
 def _model_factory(
@@ -179,8 +167,14 @@ def check_clients(settings: Settings, clients: Collection[str]) -> None:
     """Refuse a new run whose settings do not fit the clients that it is made with."""
     _check_enough(settings, len(clients))
     _check_clusters(settings, len(clients))
-    if settings.plant_backdoor is not None:
-        _check_among(parse_backdoor(settings.plant_backdoor).client, clients)
+    if settings.plant_backdoor is None:
+        return
+    holder = parse_backdoor(settings.plant_backdoor).client
+    if holder not in clients:
+        raise PfedulError(
+            f"There is no client '{holder}' to plant a backdoor at; "
+            f"there are {len(clients)} others, such as '{min(clients)}'."
+        )
 
 
 def _check_clusters(settings: Settings, clients: int) -> None:
@@ -194,14 +188,6 @@ def _check_clusters(settings: Settings, clients: int) -> None:
         raise PfedulError(
             f"--record {settings.record} is about one model that all clients share, and clusters "
             "have several; give --record none with --clusters."
-        )
-
-
-def _check_among(holder: str, clients: Collection[str]) -> None:
-    if holder not in clients:
-        raise PfedulError(
-            f"There is no client '{holder}' to plant a backdoor at; "
-            f"there are {len(clients)} others, such as '{min(clients)}'."
         )
 
 

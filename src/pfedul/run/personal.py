@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from pfedul.base.tensorfile import as_tensors
 from pfedul.base.tensors import Tensors, read_tensors
@@ -21,34 +20,8 @@ from pfedul.store.paths import held_file, personal_file
 from pfedul.store.store import Store
 
 
-class PersonalTensors(Protocol):
-    """The interface of both places."""
-
-    at_clients: bool
-
-    def layout(self, clients: Sequence[str]) -> Tensors:
-        """What the personal tensors of a reply must look like."""
-        ...
-
-    def locate(self, client: str) -> Path | None:
-        """The file that an engine needs before a client can work; None if there is none."""
-        ...
-
-    def stage(self, reply: Reply) -> None:
-        """Add the personal tensors of a reply to the current unit of work."""
-        ...
-
-    def stage_first(self, client: str) -> None:
-        """The same for a client that joins."""
-        ...
-
-    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
-        """Further ledger rows about the targets for the commit of a removal."""
-        ...
-
-
 class InRunFolder:
-    """Personal tensors as files of the run folder."""
+    """Personal tensors as files of the run folder; `WithClients` has the same interface."""
 
     at_clients = False
 
@@ -56,24 +29,29 @@ class InRunFolder:
         self._store, self._bench = store, bench
 
     def layout(self, clients: Sequence[str]) -> Tensors:
+        """What the personal tensors of a reply must look like."""
         return self._store.read(personal_file(clients[0])) if self._bench.split.personal else {}
 
     def locate(self, client: str) -> Path | None:
+        """The file that an engine needs before a client can work; None if there is none."""
         if not self._bench.split.personal:
             return None
         return self._store.locate(personal_file(client))
 
     def stage(self, reply: Reply) -> None:
+        """Add the personal tensors of a reply to the current unit of work."""
         if reply.personal:
             self._store.stage(personal_file(reply.client), reply.personal)
 
     def stage_first(self, client: str) -> None:
+        """The same for a client that joins."""
         names = self._bench.split.personal
         if names:
             tensors = read_tensors(self._bench.build_model(), names)
             self._store.stage(personal_file(client), tensors)
 
-    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:  # noqa: ARG002
+    def leaving_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:  # noqa: ARG002
+        """Further ledger rows about the targets for the commit of a removal."""
         return []
 
 
@@ -99,6 +77,6 @@ class WithClients:
     def stage_first(self, client: str) -> None:
         """Nothing to do: the client starts with the initial tensors that it is sent."""
 
-    def farewell_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
+    def leaving_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
         """Bar the targets' nodes, and wait for them to confirm that they erased their folders."""
         return barring_rows(self._store.ledger, request, targets)

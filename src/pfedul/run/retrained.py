@@ -17,23 +17,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensorfile import digest
+from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.engine import Engine
-from pfedul.engine.borrowed import BorrowedEngine
-from pfedul.protocol import Workbench
+from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 from pfedul.run.assembly import reseeded
 from pfedul.run.opening import first_rows, first_state
 from pfedul.run.run import Run
-from pfedul.run.training import train
+from pfedul.run.training import Progress, train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
@@ -118,32 +117,47 @@ def open_recipe(
     usual = _settings(run.settings, recipe.seed, wanted, recipe.record)
     settings = replace(usual, **recipe.changes)
     bench = reseeded(run.bench, recipe.seed, recipe.clients)
-    start = lend(run.engine, recipe.seed)
     same = settings.clusters == run.settings.clusters
     clusters = run.clusters if same else Clusters(settings.clusters)
     store = _store(recipe, settings, bench, clusters)
-    made = Run(store, settings, bench, start=start)
+    made = Run(store, settings, bench, start=lend(run.engine, recipe.seed))
+
+    def report(at: Progress) -> None:
+        if progress is not None:
+            progress((at.round - 1) * at.clients + at.replies)
+
     try:
-        told = progress or (lambda _: None)
-        train(
-            made,
-            wanted,
-            lambda at: told((at.round - 1) * at.clients + at.replies),
-            evaluated=False,
-        )
+        train(made, wanted, report, evaluated=False)
     except BaseException:
         made.close()
         raise
     return made
 
 
+class BorrowedEngine:
+    """Runs tasks on the lender with another seed; closing it leaves the lender running.
+
+    Workers and data then exist only once, however many federations an audit trains.
+    """
+
+    def __init__(self, lender: Engine, seed: int) -> None:
+        self.in_process = lender.in_process
+        self._lender = lender
+        self._seed = seed
+
+    def run(
+        self, task: Task, clients: Sequence[str], shared: Tensors, locate_personal: LocatePersonal
+    ) -> Generator[Reply, None, None]:
+        seed = self._seed if task.seed is None else task.seed
+        return self._lender.run(replace(task, seed=seed), clients, shared, locate_personal)
+
+    def close(self) -> None:
+        """Nothing to close: the lender is still in use."""
+
+
 def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
     """A start function for a federation that uses another federation's engine."""
-    return partial(_borrow, engine, seed)
-
-
-def _borrow(engine: Engine, seed: int, _bench: Workbench) -> Engine:
-    return BorrowedEngine(engine, seed)
+    return lambda _bench: BorrowedEngine(engine, seed)
 
 
 def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
@@ -159,12 +173,11 @@ def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clust
 
 def replies_left(run: Run, recipes: Collection[Recipe]) -> int:
     """How many client replies are still needed to finish training these federations."""
-    left = 0
-    for recipe in recipes:
-        rounds = run.rounds - rounds_done(recipe)
-        asked = max(1, round(run.settings.participation * len(recipe.clients)))
-        left += max(0, rounds) * asked
-    return left
+    share = run.settings.participation
+    return sum(
+        max(0, run.rounds - rounds_done(recipe)) * max(1, round(share * len(recipe.clients)))
+        for recipe in recipes
+    )
 
 
 def rounds_done(recipe: Recipe) -> int:

@@ -10,12 +10,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from pfedul.base.tensors import Tensors
-from pfedul.clusters.engine import ClusteredEngine
-from pfedul.clusters.layout import read_clusters
+from pfedul.clusters.layout import ClusteredEngine, read_clusters
 from pfedul.data import ClientData
 from pfedul.engine import start_engine
 from pfedul.errors import PfedulError
@@ -31,9 +29,9 @@ from pfedul.protocol import (
     Task,
     Workbench,
 )
-from pfedul.run.personal import InRunFolder, PersonalTensors, WithClients
-from pfedul.server.asking import Ask, ask_clients
+from pfedul.run.personal import InRunFolder, WithClients
 from pfedul.server.checks import Rules, check_figures
+from pfedul.server.round import Ask, ask_clients
 from pfedul.settings import Settings
 from pfedul.store.copies import clear_notes, sweep
 from pfedul.store.paths import SHARED_FILE, personal_file
@@ -67,9 +65,7 @@ class Run:
         self.store = store
         self._engine = engine
         self._start = start or partial(start_engine, settings.engine, settings.workers)
-        self.personal_place: PersonalTensors = (
-            InRunFolder(store, bench) if engine is None else WithClients(store)
-        )
+        self.personal_place = InRunFolder(store, bench) if engine is None else WithClients(store)
         self.shared: Tensors = store.read(SHARED_FILE)
         self.members = read_members(store.ledger)
         self.clusters = read_clusters(store, settings.clusters, self.members)
@@ -110,10 +106,10 @@ class Run:
         on_reply: OnReply | None = None,
         on_refusal: OnRefusal | None = None,
     ) -> Generator[Reply, None, None]:
-        """Let clients do a task; yields the valid replies, in the order of `clients`.
+        """See `ask_clients`; everything that is asked of clients passes here.
 
-        Everything that is asked of clients passes here; see `Ask`. `check` returns the reason to
-        refuse a reply. A refusal is written into the ledger, unless `on_refusal` is given.
+        `check` returns the reason to refuse a reply. A refusal is written into the ledger,
+        unless `on_refusal` is given.
         """
         return ask_clients(
             self.engine,
@@ -202,6 +198,9 @@ class Run:
             return
         data = {name: self.known_data[name] for name in clients}
         self.bench = replace(self.bench, data=data)
+        self._end_engine()
+
+    def _end_engine(self) -> None:
         if self._engine is not None:
             self._engine.close()
             self._engine = None
@@ -210,20 +209,13 @@ class Run:
 
     def close(self) -> None:
         """End the workers and release the run folder."""
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+        self._end_engine()
         self.store.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 

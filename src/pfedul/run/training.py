@@ -17,12 +17,7 @@ from pfedul.settings import write_toml
 from pfedul.store.folder import uninterrupted
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
 from pfedul.store.requests import unfinished
-from pfedul.store.tables import (
-    clients_seen,
-    evaluation_rows,
-    refusal_rows,
-    round_rows,
-)
+from pfedul.store.tables import clients_seen, evaluation_rows, refusal_rows, round_rows
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,6 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-OnCount = Callable[[int], None]
 
 
 def train(
@@ -50,11 +44,7 @@ def train(
     on_progress: OnProgress | None = None,
     evaluated: bool = True,
 ) -> None:
-    """Train until the run has had `rounds` rounds in all; see `Federation.train`.
-
-    All clients are evaluated after the last round, and as often as the settings say, unless
-    `evaluated` is false.
-    """
+    """See `Federation.train`."""
     _refuse_while_pending(run)
     _remember_rounds(run, rounds)
     _form_clusters(run)
@@ -128,7 +118,7 @@ def participants(run: Run, number: int) -> list[str]:
 def play_round(
     run: Run,
     clients: Sequence[str],
-    on_count: OnCount | None = None,
+    on_count: Callable[[int], None] | None = None,
     *,
     epochs: int | None = None,
     steps: int | None = None,
@@ -138,7 +128,8 @@ def play_round(
     `epochs` and `steps` shorten the local training (see `Task`).
     """
     started, number = time.perf_counter(), run.rounds + 1
-    recorder = _recorder(run, number)
+    keeping = Keeping(run.store, run.settings.recording, run.bench.split)
+    recorder = RoundRecorder(keeping, run.settings.records, number, run.shared)
     replies = 0
 
     def keep(reply: Reply) -> None:
@@ -160,11 +151,6 @@ def play_round(
     return result
 
 
-def _recorder(run: Run, number: int) -> RoundRecorder:
-    keeping = Keeping(run.store, run.settings.recording, run.bench.split)
-    return RoundRecorder(keeping, run.settings.records, number, run.shared)
-
-
 def compute_round(
     run: Run,
     number: int,
@@ -183,22 +169,15 @@ def compute_round(
         for cluster, group in run.clusters.groups(clients).items():
             view = run.clusters.view(run.shared, cluster)
             part = run_round(run.ask, number, group, view, rules, keep, epochs, steps)
-            whole = _with_part(run, whole, cluster, part)
+            whole.shared = run.clusters.put(whole.shared, cluster, part.shared)
+            whole.accepted += part.accepted
+            whole.refused += part.refused
         if len(whole.accepted) < needed:
             raise TooFewReplies(number, len(clients), whole.refused, needed)
         return whole
     except TooFewReplies as error:
         run.store.ledger.write(refusal_rows(number, error.refused))
         raise
-
-
-def _with_part(run: Run, whole: RoundResult, cluster: int, part: RoundResult) -> RoundResult:
-    return RoundResult(
-        whole.number,
-        run.clusters.put(whole.shared, cluster, part.shared),
-        whole.accepted + part.accepted,
-        whole.refused + part.refused,
-    )
 
 
 def _stage_checkpoints(run: Run, result: RoundResult) -> None:

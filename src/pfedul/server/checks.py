@@ -38,22 +38,12 @@ def check_reply(
 ) -> tuple[str | None, float]:
     """The reason to refuse a reply (or None), and the norm of its update.
 
-    A reply is untrusted input, so any exception while checking it is a reason to refuse it.
+    Like all checks here it may raise: a reply is untrusted input. `ask_clients` then refuses it.
     """
-    try:
-        reason = (
-            reply.failure
-            or _check_sender(reply, rules, asked)
-            or check_layout("shared", reply.shared, rules.shared)
-            or check_layout("personal", reply.personal, rules.personal)
-            or _check_held(reply, rules)
-            or _check_finite(reply, checked_by_norm=rules.parameters)
-        )
-        norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
-        reason = reason or _check_norm(norm, rules)
-        return reason or _check_buffers(reply.shared, rules, shared), norm
-    except Exception as error:
-        return f"it cannot be read ({type(error).__name__}: {error})", math.nan
+    reason = _check_parts(reply, rules, asked, rules.shared, checked_by_norm=rules.parameters)
+    norm = math.nan if reason else update_norm(shared, reply.shared, rules.parameters)
+    reason = reason or _check_norm(norm, rules)
+    return reason or _check_buffers(reply.shared, rules, shared), norm
 
 
 def check_personal(
@@ -63,19 +53,49 @@ def check_personal(
 
     `statistics` are the shared tensors that it must have: re-estimated statistics, or none.
     """
-    try:
-        return (
-            reply.failure
-            or _check_sender(reply, rules, asked)
-            or check_layout("shared", reply.shared, statistics)
-            or check_layout("personal", reply.personal, rules.personal)
-            or _check_held(reply, rules)
-            or _check_finite(reply)
-            or _check_buffers(reply.shared, replace(rules, max_update_norm=None), statistics)
-            or (_check_accuracy(reply) if "accuracy" in reply.metrics else None)
-        )
-    except Exception as error:
-        return f"it cannot be read ({type(error).__name__}: {error})"
+    return (
+        _check_parts(reply, rules, asked, statistics)
+        or _check_buffers(reply.shared, replace(rules, max_update_norm=None), statistics)
+        or (_check_accuracy(reply) if "accuracy" in reply.metrics else None)
+    )
+
+
+def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
+    """The reason to refuse the figures of an evaluation, or None."""
+    return _check_sender(reply, asked, samples) or _check_accuracy(reply)
+
+
+def check_work(reply: Reply, asked: str, samples: int, like: Mapping[str, Tensor]) -> str | None:
+    """The reason to refuse a reply to a method's client function, or None.
+
+    Its tensors must have the names, shapes and types of `like`. Whether they are finite is
+    checked by `Context.ask`.
+    """
+    odd = [name for name, value in reply.metrics.items() if type(value) not in {int, float}]
+    return (
+        _check_sender(reply, asked, samples)
+        or (f"its figure '{odd[0]}' is not a number" if odd else None)
+        or check_layout("shared", reply.shared, like)
+    )
+
+
+def _check_parts(
+    reply: Reply,
+    rules: Rules,
+    asked: str,
+    shared: Mapping[str, Tensor],
+    checked_by_norm: Collection[str] = (),
+) -> str | None:
+    """`checked_by_norm`: shared tensors that `_check_norm` checks, with the norm of the update."""
+    if reply.client not in rules.samples:
+        return "this client is not part of the federation"
+    return (
+        _check_sender(reply, asked, rules.samples[reply.client])
+        or check_layout("shared", reply.shared, shared)
+        or check_layout("personal", reply.personal, rules.personal)
+        or _check_held(reply, rules)
+        or _check_finite(reply, checked_by_norm)
+    )
 
 
 def _check_norm(norm: float, rules: Rules) -> str | None:
@@ -118,14 +138,11 @@ LARGEST_COUNT = 2**40
 """More batches than any client trains on in a round."""
 
 
-def _check_sender(reply: Reply, rules: Rules, asked: str) -> str | None:
-    known = rules.samples.get(reply.client)
-    if known is None:
-        return "this client is not part of the federation"
+def _check_sender(reply: Reply, asked: str, samples: int) -> str | None:
     if reply.client != asked:
         return f"the reply is in the name of {reply.client}"
-    if type(reply.samples) is not int or reply.samples != known:
-        return f"reports {reply.samples} samples where {known} are registered"
+    if type(reply.samples) is not int or reply.samples != samples:
+        return f"reports {reply.samples} samples where {samples} are registered"
     return None
 
 
@@ -152,42 +169,13 @@ def _check_held(reply: Reply, rules: Rules) -> str | None:
     return None
 
 
-def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
-    """The reason to refuse the figures of an evaluation, or None."""
-    try:
-        if reply.failure or reply.client != asked:
-            return reply.failure or f"the reply is in the name of {reply.client}"
-        if type(reply.samples) is not int or reply.samples != samples:
-            return f"reports {reply.samples} samples where {samples} are registered"
-        return _check_accuracy(reply)
-    except Exception as error:
-        return f"it cannot be read ({type(error).__name__}: {error})"
-
-
-def check_work(reply: Reply, asked: str, samples: int, like: Mapping[str, Tensor]) -> str | None:
-    """The reason to refuse a reply to a method's client function, or None.
-
-    Its tensors must have the names, shapes and types of `like`. Whether they are finite is
-    checked by `Context.ask`.
-    """
-    if reply.client != asked:
-        return f"the reply is in the name of {reply.client}"
-    if type(reply.samples) is not int or reply.samples != samples:
-        return f"reports {reply.samples} samples where {samples} are registered"
-    for name, value in reply.metrics.items():
-        if type(value) not in {int, float}:
-            return f"its figure '{name}' is not a number"
-    return check_layout("shared", reply.shared, like)
-
-
 def _check_accuracy(reply: Reply) -> str | None:
     accuracy, loss = float(reply.metrics["accuracy"]), float(reply.metrics["loss"])
     sound = 0 <= accuracy <= 1 and not math.isnan(loss)
     return None if sound else f"reports accuracy {accuracy} and loss {loss}"
 
 
-def _check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | None:
-    """`checked_by_norm`: shared tensors that `_check_norm` checks, with the norm of the update."""
+def _check_finite(reply: Reply, checked_by_norm: Collection[str]) -> str | None:
     shared = {name: t for name, t in reply.shared.items() if name not in checked_by_norm}
     for part, tensors in (("shared", shared), ("personal", reply.personal)):
         for name, tensor in tensors.items():

@@ -7,16 +7,64 @@ with the number of clients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
-from pfedul.protocol import Accepted, Refusal, Reply, RoundResult, Task
-from pfedul.server.asking import Ask
+from pfedul.protocol import (
+    Accepted,
+    Check,
+    Engine,
+    LocatePersonal,
+    OnRefusal,
+    OnReply,
+    Refusal,
+    Reply,
+    RoundResult,
+    Task,
+)
 from pfedul.server.checks import Rules, check_reply, is_finite
 from pfedul.server.mean import StreamingMean
+
+Ask = Callable[..., Generator[Reply, None, None]]
+"""`ask_clients` after its first two arguments; see `Run.ask`."""
+
+
+def ask_clients(
+    engine: Engine,
+    locate_personal: LocatePersonal,
+    task: Task,
+    clients: Sequence[str],
+    shared: Tensors,
+    check: Check,
+    *,
+    on_reply: OnReply | None = None,
+    on_refusal: OnRefusal | None = None,
+) -> Generator[Reply, None, None]:
+    """Let clients do a task; yields the valid replies, in the order of `clients`.
+
+    The callback `on_reply` gets every reply, refused ones included; `on_refusal` gets the
+    refusals. The tensors of a reply are valid until the next reply is requested.
+    """
+    with closing(engine.run(task, clients, shared, locate_personal)) as replies:
+        for client, reply in zip(clients, replies, strict=True):
+            if on_reply is not None:
+                on_reply(reply)
+            reason = reply.failure or _reason(check, reply, client)
+            if reason is None:
+                yield reply
+            elif on_refusal is not None:
+                on_refusal(Refusal(client, reason, silent=reply.failure is not None))
+
+
+def _reason(check: Check, reply: Reply, client: str) -> str | None:
+    """The reason to refuse a reply. Any exception is one: a reply is untrusted input."""
+    try:
+        return check(reply, client)
+    except Exception as error:
+        return f"it cannot be read ({type(error).__name__}: {error})"
 
 
 class TooFewReplies(PfedulError):

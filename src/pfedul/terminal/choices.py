@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
@@ -11,37 +11,22 @@ from rich.text import Text
 from pfedul.terminal.console import console, line
 from pfedul.unlearn.base import Method
 
+ENTRY = ("name", "summary", "options")
+DATASET = (*ENTRY, "files", "published")
+PERSONALIZATION = (
+    *("name", "shared", "personal", "local_training", "recalibration", "options", "paper"),
+)
+"""The attributes that tables of the registries show."""
 
-def choice_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
+
+def choice_rows(choices: Iterable[Any], columns: Sequence[str] = ENTRY) -> list[dict[str, str]]:
     """A row for each entry of a registry."""
-    return [
-        {"name": entry.name, "summary": entry.summary, "options": options_text(entry.options)}
-        for entry in choices
-    ]
+    return [{name: _text(entry, name) for name in columns} for entry in choices]
 
 
-def dataset_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
-    """Data sets also say which files they read and who publishes them."""
-    return [
-        {**row, "files": entry.files, "published": entry.published}
-        for entry, row in zip(choices, choice_rows(choices), strict=True)
-    ]
-
-
-def personalization_rows(choices: Iterable[Any]) -> list[dict[str, str]]:
-    """Personalisations say what is shared, what is personal and how clients train."""
-    return [
-        {
-            "name": entry.name,
-            "shared": entry.shared,
-            "personal": entry.personal,
-            "local_training": entry.local_training,
-            "recalibration": entry.recalibration,
-            "options": options_text(entry.options),
-            "paper": entry.paper,
-        }
-        for entry in choices
-    ]
+def _text(entry: Any, name: str) -> str:
+    value = getattr(entry, name)
+    return options_text(value) if name == "options" else str(value)
 
 
 def options_text(options: type[Any]) -> str:

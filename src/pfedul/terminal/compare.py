@@ -9,40 +9,25 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from pfedul.base.text import counted
-from pfedul.compare.tables import (
-    NO_RESULT,
-    SHARED,
-    cells,
-    has_result,
-    has_shared_accuracy,
-    marked,
-    notes_on,
-    short_labels,
-    verdict_words,
-    verdicts_of,
-)
+from pfedul.compare import tables
+from pfedul.compare.tables import NO_RESULT, SHARED
 from pfedul.report.material import Json
-from pfedul.terminal.console import ProgressLog, console, error_console, line
+from pfedul.terminal.console import ProgressLog, console, line, progress_bar
 
 if TYPE_CHECKING:
     from pfedul.compare.comparison import OnCell
     from pfedul.protocol import OnStage
 
 
-_A_DAY = 24 * 3600.0
-
-
 @contextmanager
 def progress() -> Iterator[tuple[OnStage, OnCell]]:
     """One bar for the preparations, one after the other, and then for all cells."""
     log = ProgressLog()
-    with progress_bar(error_console, disable=log.active) as bar:
+    with progress_bar(disable=log.active) as bar:
         task = bar.add_task("", total=None, now="")
         stage = ""
 
@@ -55,29 +40,6 @@ def progress() -> Iterator[tuple[OnStage, OnCell]]:
             bar.update(task, completed=done, total=of, now=now)
 
         yield show, lambda done, of, now: show("cells", done, of, now)
-
-
-def progress_bar(where: Console, disable: bool = False) -> Bar:
-    """A progress bar; in a narrow terminal only the text about the current work is cut.
-
-    The time left is estimated from the whole past, not from rich's default of half a minute,
-    because one cell may take longer than that.
-    """
-    return Bar(
-        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=16),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        TextColumn(
-            "{task.fields[now]}",
-            markup=False,
-            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
-        ),
-        console=where,
-        disable=disable,
-        expand=True,
-        speed_estimate_period=_A_DAY,
-    )
 
 
 def print_comparison(document: Json, page: Path) -> None:
@@ -104,7 +66,7 @@ def remarks(document: Json, hidden: Sequence[str]) -> list[str]:
     lines.append("excess: mean AUC of the attacks above what they reach on oracles")
     if "clients" not in hidden:
         lines.append("clients: accuracy after / before of the client that kept least, and most")
-    lines += notes_on(rows)
+    lines += tables.notes_on(rows)
     if hidden:
         lines.append(f"The page has more columns than fit here: {', '.join(hidden)}.")
     further = len(document["methods"]) - len(rows)
@@ -149,7 +111,6 @@ _WRAPPED = {"method": 24, "verdict": 19}
 def _width(
     rows: Sequence[Mapping[str, str]], names: Sequence[str], limits: Mapping[str, int]
 ) -> int:
-    """Width of these columns with the gaps between them."""
     widest = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
     return sum(min(widest[name], limits.get(name, widest[name])) + 2 for name in names) + 1
 
@@ -157,32 +118,23 @@ def _width(
 def _rows(document: Json) -> list[dict[str, str]]:
     """Rows as text; a failed one refers to the line below that says why."""
     methods = [row for row in document["methods"] if row["asked"]]
-    names = short_labels(row["label"] for row in methods)
+    names = tables.short_labels(row["label"] for row in methods)
     failed = [row["label"] for row in methods if row["failure"] is not None]
-    shared = has_shared_accuracy([*document["references"], *document["methods"]])
+    shared = tables.has_shared_accuracy([*document["references"], *document["methods"]])
     shown = [(row, f"({row['label']})", "") for row in document["references"]]
     for row in methods:
         note = f" [{failed.index(row['label']) + 1}]" if row["failure"] is not None else ""
-        shown.append((row, marked(row, names[row["label"]]), note))
+        shown.append((row, tables.marked(row, names[row["label"]]), note))
     return [_texts(row, name, note, shared) for row, name, note in shown]
 
 
 def _texts(row: Json, name: str, note: str, shared: bool) -> dict[str, str]:
-    verdict = verdict_words(verdicts_of(row)) if has_result(row) else NO_RESULT
-    texts = {"method": name, "verdict": f"{verdict}{note}", **cells(row)}
-    hidden = {"share"} if shared else {"share", SHARED}
-    return {column: text for column, text in texts.items() if column not in hidden}
+    verdict = tables.verdict_words(tables.verdicts_of(row)) if tables.has_result(row) else NO_RESULT
+    texts = {"method": name, "verdict": f"{verdict}{note}", **tables.cells(row)}
+    return {column: text for column, text in texts.items() if shared or column != SHARED}
 
 
 _FIRST_TO_GO = (
-    "largest",
-    "seconds",
-    "clients",
-    "stored",
-    "sent",
-    "CFI",
-    "rounds",
-    "accuracy",
-    "CPU s",
+    *("largest", "seconds", "clients", "stored", "sent", "CFI", "rounds", "accuracy", "CPU s"),
 )
 """Columns left out in a narrow terminal, the least important first."""

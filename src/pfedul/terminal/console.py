@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 WIDTH_OF_FILES = 120
@@ -64,3 +65,27 @@ class ProgressLog:
         if self.active and (always or now - self._last >= SECONDS_BETWEEN_LINES):
             error_console.print(text, markup=False)
             self._last = now
+
+
+_A_DAY = 24 * 3600.0
+
+
+def progress_bar(where: Console = error_console, disable: bool = False) -> Progress:
+    """Progress bars; in a narrow terminal only the text about the current work is cut.
+
+    The time left is estimated from the whole past, not from rich's default of half a minute,
+    because one step may take longer than that.
+    """
+    whole = Column(no_wrap=True)
+    cut = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    return Progress(
+        TextColumn("{task.description}", table_column=whole),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(table_column=whole.copy()),
+        TimeRemainingColumn(table_column=whole.copy()),
+        TextColumn("{task.fields[now]}", markup=False, table_column=cut),
+        console=where,
+        disable=disable,
+        expand=True,
+        speed_estimate_period=_A_DAY,
+    )

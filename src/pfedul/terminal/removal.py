@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.text import Text
 
 from pfedul.base.text import human_bytes
 from pfedul.protocol import OnStage
-from pfedul.terminal.console import ProgressLog, console, error_console, line, table
+from pfedul.terminal.console import ProgressLog, console, line, progress_bar, table
 from pfedul.unlearn.pfedul.result import Plan
 
 _COLOURS = (17, 18, 19, 26, 32, 38, 44, 50, 86, 122)
@@ -75,15 +73,13 @@ def _field(share: float) -> Text:
 @contextmanager
 def stage_bars() -> Iterator[OnStage]:
     """A bar for each stage of a removal."""
-    words = TextColumn("{task.description:<14}")
-    columns = words, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     log = ProgressLog()
-    with Bar(*columns, console=error_console, disable=log.active) as bar:
+    with progress_bar(disable=log.active) as bar:
         tasks: dict[str, Any] = {}
 
         def on_stage(stage: str, done: int, of: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=of)
+                tasks[stage] = bar.add_task(stage, total=of, now="")
                 log(f"{stage} ...", always=True)
             else:
                 log(f"{stage} {done}/{of}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
 from pfedul.report.material import Json
 from pfedul.run.training import Progress
-from pfedul.terminal.console import ProgressLog, error_console, line, table
+from pfedul.terminal.console import ProgressLog, line, progress_bar, table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -21,24 +20,20 @@ class TrainingBar:
     """Shows training progress; pass it as `Federation.train(progress=...)`."""
 
     def __init__(self, bar: Bar, log: ProgressLog) -> None:
-        self._bar = bar
-        self._log = log
-        self._task = bar.add_task("training", total=None, figures="")
-        self._figures = ""
+        self._bar, self._log, self._figures = bar, log, ""
+        self._task = bar.add_task("training", total=None, now="")
 
     def __call__(self, progress: Progress) -> None:
         if progress.loss is not None:
             self._figures = f"loss {progress.loss:.3f}"
         if progress.accuracy is not None:
             self._figures += f"  accuracy {progress.accuracy:.1%}"
-        self._bar.update(
-            self._task,
-            completed=(progress.round - 1) * progress.clients + progress.replies,
-            total=progress.rounds * progress.clients,
-            description=f"round {progress.round}/{progress.rounds}",
-            figures=self._figures,
-        )
-        self._log(f"round {progress.round}/{progress.rounds}  {self._figures}")
+        words = f"round {progress.round}/{progress.rounds}"
+        done = (progress.round - 1) * progress.clients + progress.replies
+        total = progress.rounds * progress.clients
+        figures = self._figures
+        self._bar.update(self._task, completed=done, total=total, description=words, now=figures)
+        self._log(f"{words}  {figures}")
 
     def stop(self) -> None:
         self._bar.stop()
@@ -47,15 +42,8 @@ class TrainingBar:
 @contextmanager
 def training_bar() -> Iterator[TrainingBar]:
     """A bar over all client replies of all rounds, with the time left."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
     log = ProgressLog()
-    with Bar(*columns, console=error_console, disable=log.active) as bar:
+    with progress_bar(disable=log.active) as bar:
         yield TrainingBar(bar, log)
 
 
@@ -74,7 +62,6 @@ def print_trained(status: Json, before: int) -> None:
 
 
 def print_status(status: Json) -> None:
-    """The state of a run."""
     active = [client for client in status["clients"] if client["status"] == "active"]
     choices = ", ".join(status[key] for key in ("personalization", "data", "model"))
     line(f"{status['run']}  {choices}")

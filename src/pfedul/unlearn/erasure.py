@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pfedul.base.tensors import Tensors
-from pfedul.clusters.layout import doomed_cluster_files
+from pfedul.clusters.layout import obsolete_cluster_files
 from pfedul.records import RECORDS
 from pfedul.records.base import Erasure
 from pfedul.run.run import Run
@@ -47,10 +47,10 @@ def files_to_erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> 
     store, erasure = run.store, _erasure(run, targets, options)
     names = [file(target) for file in (personal_file, held_file) for target in targets]
     for record in RECORDS:
-        names += [*record.own_files(erasure.leaving), *record.doomed(erasure)]
+        names += [*record.own_files(erasure.leaving), *record.obsolete(erasure)]
     if options.entry.does.starts_over:
         names += store.names("records/")
-    names += doomed_cluster_files(store, run.clusters, targets)
+    names += obsolete_cluster_files(store, run.clusters, targets)
     return [name for name in dict.fromkeys([*names, *_reports(store.path)]) if store.has(name)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from pfedul.base.options import check_options, option, option_name
@@ -29,17 +29,19 @@ OF_PFEDUL = (
 """Options of pFedUL's plan, which other methods do not have."""
 
 
+def _as_in_plan(name: str) -> Any:
+    """A field with the default, help and limits of the plan's option of that name."""
+    spec = PlanOptions.__dataclass_fields__[name]
+    return field(default=spec.default, metadata=spec.metadata)
+
+
 @dataclass(frozen=True)
 class ForgetOptions:
     """The defaults are the paper's: Algorithm 1 with the settings of Section 4.1."""
 
     method: str = option("pfedul", "How to forget; see 'pfedul methods'.", registry=METHODS)
-    alpha: float = option(
-        0.5, "A layer is chosen above mean + alpha * deviation of the scores.", at_least=0
-    )
-    correction: str = option(
-        "paper", "How chosen layers are corrected, with its options.", registry=CORRECTIONS
-    )
+    alpha: float = _as_in_plan("alpha")
+    correction: str = _as_in_plan("correction")
     strength: float | None = option(
         None, "How far 'exclude' goes; 1: all the way.", above=0, at_most=1
     )
@@ -53,21 +55,11 @@ class ForgetOptions:
     toward: str | None = option(
         None, "Direction of 'trust-region': the paper's, or back.", choices=("away", "init")
     )
-    at_least: int = option(0, "Choose at least so many layers.", at_least=0)
-    scores: str = option(
-        "fisher", "'uniform': every layer, without attribution.", choices=("fisher", "uniform")
-    )
-    intensity: str = option(
-        "adaptive", "'uniform': every chosen layer alike.", choices=("adaptive", "uniform")
-    )
-    layers: str = option(
-        "high",
-        "Which layers: as many low or random ones as are high, or all.",
-        choices=("high", "low", "random", "all"),
-    )
-    fisher_noise: float = option(
-        0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
-    )
+    at_least: int = _as_in_plan("at_least")
+    scores: str = _as_in_plan("scores")
+    intensity: str = _as_in_plan("intensity")
+    layers: str = _as_in_plan("layers")
+    fisher_noise: float = _as_in_plan("fisher_noise")
     recalibration_epochs: int | None = option(
         None,
         "Epochs of recalibration at the rate of training, 2 in the paper; without a number only "

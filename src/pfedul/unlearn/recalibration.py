@@ -58,7 +58,8 @@ def recalibrate(
     )
     for reply in replies:
         run.personal_place.stage(reply)
-        result.accuracies[reply.client] = reply.metrics["accuracy"]
+        if "accuracy" in reply.metrics:
+            result.accuracies[reply.client] = reply.metrics["accuracy"]
     stages.costs.rebook(RECALIBRATION, EVALUATION, measuring.share, measuring.cpu_seconds)
     return result
 

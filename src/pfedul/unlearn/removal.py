@@ -310,7 +310,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
             *requests_of.preservation_rows(request, outcome.before, outcome.after),
             requests_of.preserved_row(store.commits + 1),
             *requests_of.recalibration_rows(request, recalibrating, outcome.not_recalibrated),
-            *run.personal_place.farewell_rows(request.number, removal.targets),
+            *run.personal_place.leaving_rows(request.number, removal.targets),
         ]
     )
     with uninterrupted():

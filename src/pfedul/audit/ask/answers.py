@@ -12,7 +12,7 @@ from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.base import View
 from pfedul.audit.state import State
 from pfedul.base.randomness import numpy_generator
-from pfedul.base.tensors import Tensors, load_tensors
+from pfedul.base.tensors import load_tensors
 from pfedul.base.threads import one_core
 from pfedul.data.samples import TensorSamples
 from pfedul.protocol import OnStage, Workbench
@@ -42,11 +42,10 @@ def ask(
     """All that an audit wants to know of a federation."""
     with one_core():
         views = _views(bench, samples, state, surfaces)
-    own = (bench, state.shared, state.personal)
-    seen = samples.triggered
-    trigger = {} if seen is None else logits_from_heads(*own, seen)
+    train, test = (_on_own(bench, state, own) for own in (samples.own_train, samples.own_test))
+    seen, clients = samples.triggered, (state.shared, state.personal)
     return Answers(
-        views, _on_own(*own, samples.own_train), _on_own(*own, samples.own_test), trigger
+        views, train, test, {} if seen is None else logits_from_heads(bench, *clients, seen)
     )
 
 
@@ -78,14 +77,11 @@ def ask_all(
 
 
 def _on_own(
-    bench: Workbench,
-    shared: Tensors,
-    personal: Mapping[str, Tensors],
-    samples: Mapping[str, TensorSamples],
+    bench: Workbench, state: State, samples: Mapping[str, TensorSamples]
 ) -> dict[str, Array]:
     model, found = bench.build_model(), {}
-    for client, part in personal.items():
-        load_tensors(model, shared, part)  # together all tensors: nothing stays of another client
+    for client, part in state.personal.items():
+        load_tensors(model, state.shared, part)  # all tensors: nothing stays of another client
         found[client] = logits_of(model, samples[client])
     return found
 
@@ -103,7 +99,8 @@ def noisy(answers: Answers, scale: float, seed: int) -> Answers:
 
     return Answers(
         {surface: tuple(map(view, views)) for surface, views in answers.views.items()},
-        {client: shaken(logits) for client, logits in answers.own_train.items()},
-        {client: shaken(logits) for client, logits in answers.own_test.items()},
-        {client: shaken(logits) for client, logits in answers.triggered.items()},
+        *(
+            {client: shaken(logits) for client, logits in own.items()}
+            for own in (answers.own_train, answers.own_test, answers.triggered)
+        ),
     )

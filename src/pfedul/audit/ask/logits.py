@@ -7,7 +7,7 @@ the same bits wherever an audit asks for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -28,8 +28,9 @@ Logits = NDArray[np.float64]
 
 def logits_of(model: nn.Module, samples: Samples) -> Logits:
     """The model's logits, in double precision."""
+    batches = torch.split(torch.arange(len(samples)), FORWARD_BATCH)
     with _asking(model):
-        answers = [model(samples.batch(indices)[0]) for indices in _batches(samples)]
+        answers = [model(samples.batch(indices)[0]) for indices in batches]
     logits: Logits = torch.cat(answers).to(torch.float64).numpy()
     return logits
 
@@ -77,17 +78,9 @@ def _part_that_differs(
     return (model, samples) if features is None else (model.get_submodule(bench.head), features)
 
 
-def _batches(samples: Samples) -> tuple[torch.Tensor, ...]:
-    return torch.split(torch.arange(len(samples)), FORWARD_BATCH)
-
-
 @contextmanager
 def _asking(model: nn.Module) -> Iterator[None]:
+    """With one random stream: a Dataset's random transforms are the same for every model."""
     model.eval()
-    with torch.no_grad(), one_thread(), _same_draws():
+    with torch.no_grad(), one_thread(), random_stream(0, "answers"):
         yield
-
-
-def _same_draws() -> AbstractContextManager[None]:
-    """A Dataset that transforms at random gives every model the same samples."""
-    return random_stream(0, "answers")

@@ -84,7 +84,10 @@ def draw_samples(
     most = max(FEWEST, MOST_MEMBERS // len(targets))
     own = max(1, min(MOST_OWN, 10 * MOST_OWN // len(remaining)))
     population = _pooled([d.test for d in remaining.values()], MOST_POPULATION, seed)
-    planted = backdoor is not None and backdoor.client in targets
+    seen = None
+    if backdoor is not None and backdoor.client in targets:
+        value = trigger_value(targets[backdoor.client].train)
+        seen = triggered(population, backdoor, value)
     check_enough(targets)
     return AuditSamples(
         members={name: _drawn(data.train, most, seed, name) for name, data in targets.items()},
@@ -93,25 +96,16 @@ def draw_samples(
         fitting=_pooled([d.train for d in remaining.values()], MOST_FITTING, seed),
         own_train={name: _drawn(d.train, own, seed, name) for name, d in remaining.items()},
         own_test={name: _drawn(d.test, own, seed, name) for name, d in remaining.items()},
-        backdoor=backdoor if planted else None,
-        triggered=_with_trigger(population, targets, backdoor) if planted else None,
+        backdoor=None if seen is None else backdoor,
+        triggered=seen,
     )
-
-
-def _with_trigger(
-    population: TensorSamples, targets: Mapping[str, ClientData], backdoor: Backdoor | None
-) -> TensorSamples:
-    assert backdoor is not None
-    return triggered(population, backdoor, trigger_value(targets[backdoor.client].train))
 
 
 def check_enough(targets: Mapping[str, ClientData]) -> None:
     """Refuse targets with so few samples that no attack can be fitted and tried on them."""
-    counts = {
-        "training": sum(len(data.train) for data in targets.values()),
-        "test": sum(len(data.test) for data in targets.values()),
-    }
-    for part, count in counts.items():
+    train = sum(len(data.train) for data in targets.values())
+    test = sum(len(data.test) for data in targets.values())
+    for part, count in (("training", train), ("test", test)):
         if count < FEWEST:
             raise PfedulError(
                 f"The targets have {count} {part} samples and an audit needs {FEWEST} at "

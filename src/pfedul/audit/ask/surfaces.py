@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import nn
 
 from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
 from pfedul.audit.ask.samples import AuditSamples, labels_of, together
-from pfedul.audit.attacks.arrays import Array
+from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.base import View
 from pfedul.audit.state import State
 from pfedul.base.tensors import Tensors, load_tensors
@@ -80,9 +81,12 @@ def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """A regression on the features of the remaining clients, asked about the targets' samples."""
     model = bench.build_model()
     load_tensors(model, state.shared, newcomer_part(bench, state))
-    classes = int(max(labels_of(samples.asked).max(), labels_of(samples.fitting).max())) + 1
-    fitted = _Probe(_features(bench, model, samples.fitting), samples.fitting, classes)
-    return (samples.view("probe", fitted(_features(bench, model, samples.asked))),)
+    known, features = labels_of(samples.fitting), _features(bench, model, samples.asked)
+    rule = _fitted(_features(bench, model, samples.fitting), known)
+    classes = int(max(labels_of(samples.asked).max(), known.max())) + 1
+    answers = np.full((len(features), classes), _ABSENT)
+    answers[:, rule[-1].classes_] = np.maximum(rule.predict_log_proba(features), _ABSENT)
+    return (samples.view("probe", answers),)
 
 
 def _features(bench: Workbench, model: nn.Module, samples: TensorSamples) -> Array:
@@ -94,32 +98,21 @@ def _features(bench: Workbench, model: nn.Module, samples: TensorSamples) -> Arr
     return features
 
 
-class _Probe:
-    """A fitted regression that answers with one number for every class of the data."""
+def _fitted(features: Array, labels: Whole) -> Any:
+    """A regression from features to classes; it answers with log-probabilities."""
+    # imported here: scikit-learn takes a second
+    from sklearn.dummy import DummyClassifier
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    def __init__(self, features: Array, samples: TensorSamples, classes: int) -> None:
-        # imported here: scikit-learn takes a second
-        from sklearn.dummy import DummyClassifier
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        known = labels_of(samples)
-        several = len(np.unique(known)) > 1
-        rule = LogisticRegression(max_iter=200) if several else DummyClassifier()
-        with warnings.catch_warnings():
-            # All models have the same number of steps, so a probe may stop short of its optimum.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            self._pipeline = make_pipeline(StandardScaler(), rule).fit(features, known)
-        self._columns = self._pipeline[-1].classes_
-        self._classes = classes
-
-    def __call__(self, features: Array) -> Array:
-        known = self._pipeline.predict_log_proba(features)
-        answers = np.full((len(features), self._classes), _ABSENT)
-        answers[:, self._columns] = np.maximum(known, _ABSENT)
-        return answers
+    several = len(np.unique(labels)) > 1
+    rule = LogisticRegression(max_iter=200) if several else DummyClassifier()
+    with warnings.catch_warnings():
+        # All models have the same number of steps, so a probe may stop short of its optimum.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return make_pipeline(StandardScaler(), rule).fit(features, labels)
 
 
 def newcomer_part(bench: Workbench, state: State) -> Tensors:

@@ -1,7 +1,7 @@
 """The attacks of the audit, weak to strong: one file each, one line each in the list.
 
-Backdoor and distance are checks with inputs of their own (`judge/case.py`,
-`judge/distances.py`), and so is relearn time (`evidence/relearning.py`).
+Backdoor and distance have inputs of their own (`checks.py`), and so has relearn time
+(`evidence/relearning.py`).
 Another package adds an attack by an entry point or `ATTACKS.register`.
 """
 

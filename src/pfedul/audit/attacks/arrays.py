@@ -15,11 +15,7 @@ _SHAPES = {1: "[samples]", 2: "[models or samples, values]", 3: "[folds, views, 
 
 
 def finite(what: str, values: ArrayLike, axes: int = 1, fewest: int = 1) -> Array:
-    """`values` as float64, of so many axes, with at least `fewest` along the first.
-
-    >>> finite("losses", [1, 2])
-    array([1., 2.])
-    """
+    """`values` as float64, of so many axes, with at least `fewest` along the first."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != axes:
         raise PfedulError(f"The {what} must have the shape {_SHAPES[axes]}, not {array.shape}.")
@@ -75,10 +71,6 @@ def halves(rows: Array, seed: int, whose: str) -> tuple[Array, Array]:
     """A random half of the rows and the rest; of an odd number the rest has one more.
 
     Rows are put in order first: the same samples in another order fall into the same halves.
-
-    >>> first, second = halves(np.array([[4.0], [1.0], [3.0], [2.0]]), 0, "members")
-    >>> sorted([*first[:, 0].tolist(), *second[:, 0].tolist()])
-    [1.0, 2.0, 3.0, 4.0]
     """
     ordered = rows[np.lexsort(rows.T[::-1])]
     first, second = half_places(len(rows), seed, whose)
@@ -86,12 +78,7 @@ def halves(rows: Array, seed: int, whose: str) -> tuple[Array, Array]:
 
 
 def half_places(count: int, seed: int, whose: str) -> tuple[Whole, Whole]:
-    """Places of a random half of so many samples and those of the rest, whatever they hold.
-
-    >>> first, second = half_places(5, 0, "members")
-    >>> len(first), sorted([*first.tolist(), *second.tolist()])
-    (2, [0, 1, 2, 3, 4])
-    """
+    """Places of a random half of so many samples and those of the rest, whatever they hold."""
     if count < 2:
         raise PfedulError(f"An attack needs two {whose} or more: one to fit it, one to try it.")
     shuffled = numpy_generator(seed, "halves", whose).permutation(count)

@@ -9,8 +9,18 @@ from typing import Any
 
 from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.base.metric import Metric
 from pfedul.base.registry import NoOptions
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What tables and plots must know about a metric; `best` is the ideal value."""
+
+    name: str
+    best: float
+    higher_is_better: bool | None = None
+    low: float = 0.0
+    high: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,11 @@ class Estimate:
     value: float
     interval: Interval | None = None
 
+    @property
+    def ends(self) -> Interval:
+        """The interval; a figure without one is taken for exact."""
+        return self.interval if self.interval is not None else (self.value, self.value)
+
     def as_json(self) -> dict[str, Any]:
         """As the evidence document has it."""
         interval = None if self.interval is None else [float(end) for end in self.interval]
@@ -30,7 +45,7 @@ class Estimate:
 def averaged(figures: Sequence[Estimate]) -> Estimate:
     """Mean of the values, and of the ends, of figures of one metric: as if their errors agreed.
 
-    >>> half = Metric("share", 1.0, 0.0, 1.0, True, "of something")
+    >>> half = Metric("share", best=1.0)
     >>> averaged([Estimate(half, 0.5, (0.4, 0.6)), Estimate(half, 0.7, (0.6, 0.8))]).as_json()
     {'value': 0.6, 'interval': [0.5, 0.7]}
     """
@@ -60,7 +75,7 @@ class View:
 
 
 Pair = tuple[Array, Array]
-"""Scores of members and of non-members."""
+"""Something of members and of non-members: scores, losses or features."""
 
 
 @dataclass(frozen=True)

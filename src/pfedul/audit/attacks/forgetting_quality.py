@@ -24,21 +24,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Estimate
+from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
+from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.base.metric import Metric
 
-FORGETTING = Metric(
-    name="forgetting quality",
-    best=1.0,
-    low=0.0,
-    high=1.0,
-    higher_is_better=True,
-    summary="mean points of the samples: 1 for an epsilon below 0.5, half with every 0.5 more",
-)
+FORGETTING = Metric("forgetting quality", best=1.0, higher_is_better=True)
+"""Mean points of the samples: 1 for an epsilon below 0.5, half with every 0.5 more."""
 FEWEST_MODELS = 3
 """Of each kind; with two there is no bucket: ceil(log(1)) is 0."""
 
@@ -47,18 +40,11 @@ LARGEST_EPSILON = 50.0
 _BUCKET = 0.5
 _NARROW = 0.01
 
-Counts = NDArray[np.int64]
-
 
 def forgetting_attack(
     unlearned: ArrayLike, retrained: ArrayLike, draws: int = 2000, seed: int = 0
 ) -> Estimate:
-    """Mean points over samples; its interval is over samples, with these very models.
-
-    >>> far = [[0.0], [1.0], [2.0]], [[10.0], [11.0], [12.0]]
-    >>> forgetting_attack(*far).value
-    0.0
-    """
+    """Mean points over samples; its interval is over samples, with these very models."""
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     points = np.sort(points_of(epsilons(left, right), min(len(left), len(right))))
     interval = stratified_bootstrap([points], np.mean, seed, draws)
@@ -66,24 +52,13 @@ def forgetting_attack(
 
 
 def epsilons(unlearned: ArrayLike, retrained: ArrayLike) -> Array:
-    """Epsilon of each sample from phi, [models, samples] both.
-
-    The best cut gets one in three of each kind wrong: log((1 - 1/3) / (1/3)).
-
-    >>> one, other = [[0.0], [1.0], [3.0]], [[2.0], [4.0], [5.0]]
-    >>> epsilons(one, other).round(3) == np.log(2).round(3)
-    array([ True])
-    """
+    """Epsilon of each sample from phi, [models, samples] both."""
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     return np.array([epsilon(a, b) for a, b in zip(left.T, right.T, strict=True)])
 
 
 def epsilon(unlearned: Array, retrained: Array) -> float:
-    """Epsilon of one sample, from phi under each model.
-
-    >>> epsilon(np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
-    50.0
-    """
+    """Epsilon of one sample, from phi under each model."""
     ranges = sorted(float(np.ptp(values)) for values in (unlearned, retrained))
     if ranges[1] > 0 and ranges[0] < _NARROW * ranges[1]:
         return LARGEST_EPSILON
@@ -92,11 +67,7 @@ def epsilon(unlearned: Array, retrained: Array) -> float:
 
 
 def points_of(values: Array, models: int) -> Array:
-    """Points for each epsilon, with so many models of each kind.
-
-    >>> points_of(np.array([0.0, 0.5, 1.2, 50.0]), models=8)
-    array([1.  , 0.5 , 0.25, 0.  ])
-    """
+    """Points for each epsilon, with so many models of each kind."""
     bucket = np.floor(values / _BUCKET)
     buckets = math.ceil(math.log(models - 1)) / _BUCKET
     return np.where(bucket < buckets, 0.5**bucket, 0.0)
@@ -120,12 +91,7 @@ def single_thresholds(unlearned: Array, retrained: Array) -> Errors:
 
 
 def double_thresholds(unlearned: Array, retrained: Array) -> Errors:
-    """Rates for every pair of thresholds: between them is the kind of smaller range.
-
-    >>> misses, alarms = double_thresholds(np.array([2.0, 3.0]), np.array([1.0, 4.0]))
-    >>> bool(((misses == 0) & (alarms == 0)).any())
-    True
-    """
+    """Rates for every pair of thresholds: between them is the kind of smaller range."""
     narrow, wide = retrained, unlearned
     if np.ptp(unlearned) < np.ptp(retrained):
         narrow, wide = unlearned, retrained
@@ -133,14 +99,14 @@ def double_thresholds(unlearned: Array, retrained: Array) -> Errors:
     edges = np.append(values, np.inf)
     first, last = np.triu_indices(len(edges), k=1)
 
-    def between(kind: Array) -> Counts:
+    def between(kind: Array) -> Whole:
         below = _counts_below(kind, edges)
         return below[last] - below[first]
 
     return 1 - between(narrow) / len(narrow), between(wide) / len(wide)
 
 
-def _counts_below(values: Array, cuts: Array) -> Counts:
+def _counts_below(values: Array, cuts: Array) -> Whole:
     return np.searchsorted(np.sort(values), cuts, side="left")
 
 

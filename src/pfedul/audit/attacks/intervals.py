@@ -24,40 +24,26 @@ from pfedul.errors import PfedulError
 Interval = tuple[float, float]
 """The low and the high end."""
 
-Array = NDArray[np.float64]
+_LEVEL = 0.95
 
 DRAWS = 300
 """Bootstrap draws in an audit: there are many figures, and their ends need no third digit."""
 
 
-def clopper_pearson(hits: int, trials: int, level: float = 0.95) -> Interval:
-    """The exact interval of a share of which `hits` of `trials` were seen.
-
-    Without a single hit the upper end solves (1 - p)^n = (1 - level) / 2.
-
-    >>> low, high = clopper_pearson(0, 10)
-    >>> low, round(high, 4) == round(1 - 0.025 ** (1 / 10), 4)
-    (0.0, True)
-    """
-    if not (0 <= hits <= trials and trials > 0 and 0 < level < 1):
-        raise PfedulError(
-            f"A share needs 0 to n hits of n > 0 trials and a level between 0 and 1, "
-            f"not {hits} of {trials} at {level}."
-        )
+def clopper_pearson(hits: int, trials: int) -> Interval:
+    """The exact 95 % interval of a share of which `hits` of `trials` were seen."""
+    if not (0 <= hits <= trials and trials > 0):
+        raise PfedulError(f"A share needs 0 to n hits of n > 0 trials, not {hits} of {trials}.")
     from scipy.special import betaincinv  # imported here: scipy takes a while
 
-    tail = (1 - level) / 2
+    tail = (1 - _LEVEL) / 2
     low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
     high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
     return low, high
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """What Student's t stays below with this probability; infinite freedom is the normal law.
-
-    >>> round(student_quantile(0.975, 1), 3), round(student_quantile(0.975, math.inf), 3)
-    (12.706, 1.96)
-    """
+    """What Student's t stays below with this probability; infinite freedom is the normal law."""
     if not 0.5 <= probability < 1 or not freedom >= 1:
         raise PfedulError(
             f"Student's t is asked for here from probability 0.5 to below 1 and from one degree "
@@ -69,13 +55,7 @@ def student_quantile(probability: float, freedom: float) -> float:
 
 
 def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> float:
-    """Satterthwaite's degrees of freedom of a sum of independent estimates of variance.
-
-    >>> freedom_of_sum([1.0, 1.0], [4, 4])
-    8.0
-    >>> freedom_of_sum([1.0, 0.0], [math.inf, 4])
-    inf
-    """
+    """Satterthwaite's degrees of freedom of a sum of independent estimates of variance."""
     doubt = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
     return float(sum(variances) ** 2 / doubt) if doubt else math.inf
 
@@ -85,24 +65,14 @@ def stratified_bootstrap(
     statistic: Callable[..., float],
     seed: int = 0,
     draws: int = 2000,
-    level: float = 0.95,
 ) -> Interval:
-    """Percentile interval of `statistic(*strata)`; every stratum keeps its size in each draw.
-
-    >>> def gap(left, right):
-    ...     return float(left.mean() - right.mean())
-    >>> stratified_bootstrap([np.ones(5), np.zeros(3)], gap)
-    (1.0, 1.0)
-    """
-    if not strata or not all(len(part) for part in strata) or draws < 1 or not 0 < level < 1:
-        raise PfedulError(
-            "A bootstrap needs at least one value in each stratum, one draw "
-            "and a level between 0 and 1."
-        )
+    """95 % percentile interval of `statistic(*strata)`; strata keep their size in each draw."""
+    if not strata or not all(len(part) for part in strata) or draws < 1:
+        raise PfedulError("A bootstrap needs at least one value in each stratum, and one draw.")
     stream = numpy_generator(seed, "stratified bootstrap")
     found = [
         statistic(*(part[stream.integers(len(part), size=len(part))] for part in strata))
         for _ in range(draws)
     ]
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(found, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)

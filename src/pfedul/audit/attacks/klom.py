@@ -22,51 +22,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, Whole, two_model_sets
-from pfedul.audit.attacks.base import Attack, Estimate
+from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import stratified_bootstrap
-from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
-KLOM = Metric(
-    name="KLoM",
-    best=0.0,
-    low=0.0,
-    high=math.log(1e5 + 1),
-    higher_is_better=False,
-    summary="95th percentile over samples of the divergence of margins, unlearned from oracle",
-)
+KLOM = Metric("KLoM", best=0.0, higher_is_better=False, high=math.log(1e5 + 1))
+"""95th percentile over samples of the divergence of margins, unlearned from oracle."""
 FEWEST_MODELS = 2
 _LARGEST_MARGIN = 100.0
 _EMPTY_BIN = 1e-5
 
 
-def klom_attack(
-    unlearned: ArrayLike,
-    oracles: ArrayLike,
-    bins: int = 20,
-    seed: int = 0,
-    draws: int = 2000,
-) -> Estimate:
-    """The 95th percentile of `klom`; its interval is over samples, with these very models.
-
-    >>> margins = [[0.0, 5.0], [1.0, 6.0]]
-    >>> klom_attack(margins, margins).value
-    0.0
-    """
+def klom_attack(unlearned: Array, oracles: Array, draws: int = 2000, seed: int = 0) -> Estimate:
+    """The 95th percentile of `klom`; its interval is over samples, with these very models."""
+    bins = bins_for(min(len(unlearned), len(oracles)))
     values = np.sort(klom(unlearned, oracles, bins))
     interval = stratified_bootstrap([values], _percentile, seed, draws)
     return Estimate(KLOM, _percentile(values), interval)
 
 
 def klom(unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20) -> Array:
-    """Divergence of each sample's margins, [models, samples] both.
-
-    Of four unlearned models two are in each of two bins, of the oracles one and three:
-    log(2) / 2 + log(2 / 3) / 2.
-
-    >>> klom([[0.0], [0.0], [1.0], [1.0]], [[0.0], [1.0], [1.0], [1.0]], bins=2).round(4)
-    array([0.1438])
-    """
+    """Divergence of each sample's margins, [models, samples] both."""
     left, right = two_model_sets("margins", unlearned, oracles, FEWEST_MODELS)
     if bins < 2:
         raise PfedulError(f"KLoM needs at least two bins, not {bins}.")
@@ -80,11 +56,7 @@ def klom(unlearned: ArrayLike, oracles: ArrayLike, bins: int = 20) -> Array:
 
 
 def bins_for(models: int) -> int:
-    """Bins that so many models can fill: their square root, from 2 to the paper's 20.
-
-    >>> [bins_for(models) for models in (4, 16, 100, 1000)]
-    [2, 4, 10, 20]
-    """
+    """Bins that so many models can fill: their square root, from 2 to the paper's 20."""
     return int(np.clip(round(models**0.5), 2, 20))
 
 
@@ -107,17 +79,12 @@ def _divergence(ours: Array, theirs: Array) -> Array:
     return np.maximum(sums, 0.0)
 
 
-def _population(unlearned: Array, oracles: Array, draws: int) -> Estimate:
-    bins = bins_for(min(len(unlearned), len(oracles)))
-    return klom_attack(unlearned, oracles, bins=bins, draws=draws)
-
-
 KLOM_ATTACK = Attack(
     name="klom",
     title="KLoM",
     summary="divergence of margins between unlearned models and oracles, worst samples",
     paper="Georgiev et al., ICLR 2025, arXiv 2410.23232",
-    population=_population,
+    population=klom_attack,
     fewest=FEWEST_MODELS,
     everywhere=True,
 )

@@ -17,7 +17,7 @@ comparable, and noise gives 0.5 on average.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,9 +28,6 @@ from pfedul.audit.attacks.roc import share_below
 from pfedul.audit.attacks.signals import correctness, entropy, loss, margin
 from pfedul.audit.attacks.threshold import accuracy_estimate
 
-Group = tuple[Array, Array]
-"""Features of members and of non-members."""
-
 
 def logistic_attack(
     member_logits: ArrayLike,
@@ -40,12 +37,7 @@ def logistic_attack(
     seed: int = 0,
     draws: int = 2000,
 ) -> Estimate:
-    """Balanced accuracy, every sample scored by a regression that never saw it.
-
-    >>> sure, unsure = [[9.0, 0.0]] * 6, [[0.1, 0.0]] * 6
-    >>> logistic_attack(sure, [0] * 6, unsure, [0] * 6).value
-    1.0
-    """
+    """Balanced accuracy, every sample scored by a regression that never saw it."""
     inside = halves(features(member_logits, member_labels), seed, "members")
     outside = halves(features(nonmember_logits, nonmember_labels), seed, "non-members")
     first, second = zip(inside, outside, strict=True)
@@ -58,56 +50,39 @@ def logistic_scores(
     nonmember_logits: ArrayLike,
     nonmember_labels: ArrayLike,
     seed: int = 0,
-) -> tuple[Array, Array]:
+) -> Pair:
     """For each member and non-member, as given, its percentile among the scores of its half.
 
     Halves depend on seed and counts alone: models that answer the same samples in the
     same order are compared on the same halves. In another order the halves are others.
-
-    >>> sure, unsure = [[9.0, 0.0]] * 4, [[0.1, 0.0]] * 4
-    >>> logistic_scores(sure, [0] * 4, unsure, [0] * 4)
-    (array([0.75, 0.75, 0.75, 0.75]), array([0.25, 0.25, 0.25, 0.25]))
     """
     groups = features(member_logits, member_labels), features(nonmember_logits, nonmember_labels)
-    folds = list(
-        zip(
-            half_places(len(groups[0]), seed, "members"),
-            half_places(len(groups[1]), seed, "non-members"),
-            strict=True,
-        )
-    )
+    inside_halves = half_places(len(groups[0]), seed, "members")
+    outside_halves = half_places(len(groups[1]), seed, "non-members")
+    folds = list(zip(inside_halves, outside_halves, strict=True))
     scores = np.empty(len(groups[0])), np.empty(len(groups[1]))
     for fit, tried in ((folds[0], folds[1]), folds[::-1]):
         inside, outside = (group[places] for group, places in zip(groups, tried, strict=True))
         score = _fitted((groups[0][fit[0]], groups[1][fit[1]]))
-        ranks = _percentiles(score(np.concatenate([inside, outside])))
+        values = score(np.concatenate([inside, outside]))
+        ranks = share_below(values, values)
         scores[0][tried[0]], scores[1][tried[1]] = ranks[: len(inside)], ranks[len(inside) :]
     return scores
 
 
-def _percentiles(scores: Array) -> Array:
-    return share_below(scores, scores)
-
-
 def features(logits: ArrayLike, labels: ArrayLike) -> Array:
-    """Loss, entropy, margin and correctness as columns.
-
-    >>> features([[0.0, 0.0]], [0]).round(2)
-    array([[0.69, 0.69, 0.  , 1.  ]])
-    """
-    return np.stack([signal(logits, labels) for signal in _SIGNALS], axis=1)
+    """Loss, entropy, margin and correctness as columns."""
+    signals = (loss, entropy, margin, correctness)
+    return np.stack([signal(logits, labels) for signal in signals], axis=1)
 
 
-_SIGNALS = (loss, entropy, margin, correctness)
-
-
-def _judge(fit: Group, tried: Group, seed: int, draws: int) -> Estimate:
+def _judge(fit: Pair, tried: Pair, seed: int, draws: int) -> Estimate:
     score = _fitted(fit)
     return accuracy_estimate(score(tried[0]) > 0, score(tried[1]) <= 0, seed, draws)
 
 
-def _fitted(group: Group) -> Callable[[Array], Array]:
-    """A function from features to scores; above 0 means member."""
+def _fitted(group: Pair) -> Callable[[Array], Array]:
+    """From features of members and of non-members a function to scores; above 0 means member."""
     from sklearn.linear_model import LogisticRegression  # takes a second: only where it is used
 
     both = np.concatenate(group)
@@ -120,14 +95,6 @@ def _fitted(group: Group) -> Callable[[Array], Array]:
     return lambda rows: model.decision_function((rows - centre) / spread)
 
 
-def _score(view: View, _references: Sequence[View]) -> Pair:
-    return logistic_scores(*_answers(view))
-
-
-def _figure(view: View, draws: int) -> Estimate:
-    return logistic_attack(*_answers(view), draws=draws)
-
-
 def _answers(view: View) -> tuple[Array, Whole, Array, Whole]:
     return view.members, view.labels.members, view.nonmembers, view.labels.nonmembers
 
@@ -138,8 +105,8 @@ LOGISTIC = Attack(
     summary="regression on loss, entropy, margin and correctness; weak, a sanity check",
     paper="Golatkar et al., ECCV 2020, arXiv 2003.02960; Kurmanji et al., NeurIPS 2023, "
     "arXiv 2302.09880",
-    score=_score,
+    score=lambda view, _references: logistic_scores(*_answers(view)),
     two_sided=True,
     roc=False,
-    figure=_figure,
+    figure=lambda view, draws: logistic_attack(*_answers(view), draws=draws),
 )

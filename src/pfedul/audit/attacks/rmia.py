@@ -29,13 +29,7 @@ Confidences = tuple[ArrayLike, ArrayLike]
 def rmia_scores(
     samples: Confidences, population: Confidences, a: float = 0.3, gamma: float = 1.0
 ) -> Array:
-    """For each sample the share of the population that it beats by the factor gamma.
-
-    With a = 1 the guess is the references' mean: ratios 2, and 0.5 and 3 in the population.
-
-    >>> rmia_scores(([0.8], [[0.4]]), ([0.2, 0.6], [[0.4, 0.2]]), a=1.0)
-    array([0.5])
-    """
+    """For each sample the share of the population that it beats by the factor gamma."""
     if not 0 <= a <= 1 or not gamma > 0:
         raise PfedulError(f"RMIA needs a from 0 to 1 and gamma above 0, not {a} and {gamma}.")
     beaten_from = np.sort(gamma * _ratios("population", population, a))

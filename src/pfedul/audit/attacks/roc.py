@@ -13,52 +13,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pfedul.audit.attacks.arrays import Array, finite
-from pfedul.audit.attacks.base import Estimate
+from pfedul.audit.attacks.base import Estimate, Metric
 from pfedul.audit.attacks.intervals import clopper_pearson
-from pfedul.base.metric import Metric
 
-AUC = Metric(
-    name="AUC",
-    best=0.5,
-    low=0.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="chance that a member looks more like one than a non-member does; "
-    "below 0.5 the target stands out as well",
-)
-BALANCED_ACCURACY = Metric(
-    name="balanced accuracy",
-    best=0.5,
-    low=0.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="mean of the shares of members and of non-members that the attack gets right",
-)
-TPR_AT_1_PERCENT = Metric(
-    name="TPR at 1 % FPR",
-    best=0.01,
-    low=0.0,
-    high=1.0,
-    higher_is_better=False,
-    summary="share of members found with at most 1 % of non-members accused",
-)
+AUC = Metric("AUC", best=0.5)
+"""Chance that a member looks more like one than a non-member does; below 0.5 the target stands
+out as well."""
+BALANCED_ACCURACY = Metric("balanced accuracy", best=0.5)
+"""Mean of the shares of members and of non-members that the attack gets right."""
+TPR_AT_1_PERCENT = Metric("TPR at 1 % FPR", best=0.01, higher_is_better=False)
+"""Share of members found with at most 1 % of non-members accused."""
 
 
 def auc(members: ArrayLike, nonmembers: ArrayLike) -> float:
-    """Mann and Whitney's share of pairs in which the member scores higher; ties count half.
-
-    >>> auc([3, 2], [1, 2])
-    0.875
-    """
+    """Mann and Whitney's share of pairs in which the member scores higher; ties count half."""
     return float(share_below(finite("scores of members", members), _nonmembers(nonmembers)).mean())
 
 
 def share_below(scores: Array, others: Array) -> Array:
-    """For each score the share of the others that it exceeds; ties count half.
-
-    >>> share_below(np.array([3.0, 2.0]), np.array([1.0, 2.0]))
-    array([1.  , 0.75])
-    """
+    """For each score the share of the others that it exceeds; ties count half."""
     ranked = np.sort(others)
     below = np.searchsorted(ranked, scores, side="left")
     not_above = np.searchsorted(ranked, scores, side="right")
@@ -88,9 +61,6 @@ def tpr_at_fpr(members: ArrayLike, nonmembers: ArrayLike, fpr: float = 0.01) -> 
 
     With fewer than 1 / fpr non-members, none may be accused. The exact interval takes the
     threshold for given.
-
-    >>> tpr_at_fpr([5, 4, 3, 0], [1, 2, 3, 3], fpr=0.25).value
-    0.5
     """
     inside, outside = finite("scores of members", members), _nonmembers(nonmembers)
     allowed = math.floor(fpr * len(outside) + 1e-9)  # 0.29 * 100 is 28.999... in floats

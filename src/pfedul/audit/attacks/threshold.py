@@ -24,16 +24,9 @@ from pfedul.audit.attacks.signals import loss
 
 
 def threshold_attack(
-    member_losses: ArrayLike,
-    nonmember_losses: ArrayLike,
-    seed: int = 0,
-    draws: int = 2000,
+    member_losses: ArrayLike, nonmember_losses: ArrayLike, seed: int = 0, draws: int = 2000
 ) -> Estimate:
-    """Balanced accuracy of a fitted threshold on samples that it was not fitted on.
-
-    >>> threshold_attack([0.1, 0.2, 0.3, 0.4], [1.1, 1.2, 1.3, 1.4]).value
-    1.0
-    """
+    """Balanced accuracy of a fitted threshold on samples that it was not fitted on."""
     inside = finite("losses of members", member_losses)
     outside = finite("losses of non-members", nonmember_losses)
     fit_inside, try_inside = halves(inside[:, None], seed, "members")
@@ -48,9 +41,6 @@ def best_threshold(member_losses: Array, nonmember_losses: Array) -> float:
     """The loss up to which to call a sample a member, for the best balanced accuracy.
 
     Half-way between neighbouring losses; of several as good the lowest.
-
-    >>> best_threshold(np.array([1.0, 2.0]), np.array([4.0, 5.0]))
-    3.0
     """
     values = np.unique(np.concatenate([member_losses, nonmember_losses]))
     candidates = np.concatenate([[-np.inf], (values[:-1] + values[1:]) / 2, [np.inf]])
@@ -62,11 +52,7 @@ def best_threshold(member_losses: Array, nonmember_losses: Array) -> float:
 
 
 def balanced_accuracy(member_hits: Array, nonmember_hits: Array) -> float:
-    """Mean of the two shares of hits.
-
-    >>> balanced_accuracy(np.array([1.0, 0.0]), np.array([1.0, 1.0, 1.0]))
-    0.75
-    """
+    """Mean of the two shares of hits."""
     return float((np.mean(member_hits) + np.mean(nonmember_hits)) / 2)
 
 
@@ -80,15 +66,12 @@ def accuracy_estimate(
 
 
 def _score(view: View, _references: Sequence[View]) -> Pair:
-    inside, outside = _losses(view)
+    inside, outside = losses(view)
     return -inside, -outside
 
 
-def _figure(view: View, draws: int) -> Estimate:
-    return threshold_attack(*_losses(view), draws=draws)
-
-
-def _losses(view: View) -> Pair:
+def losses(view: View) -> Pair:
+    """Of members and of non-members."""
     return loss(view.members, view.labels.members), loss(view.nonmembers, view.labels.nonmembers)
 
 
@@ -98,6 +81,6 @@ THRESHOLD = Attack(
     summary="one loss threshold for all samples; weak, a sanity check",
     paper="Yeom et al., CSF 2018, arXiv 1709.01604",
     score=_score,
-    figure=_figure,
+    figure=lambda view, draws: threshold_attack(*losses(view), draws=draws),
     roc=False,
 )

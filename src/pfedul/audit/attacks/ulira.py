@@ -29,19 +29,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pfedul.audit.attacks.arrays import Array, two_model_sets
-from pfedul.audit.attacks.base import Attack, Estimate
+from pfedul.audit.attacks.base import Attack, Estimate, Metric
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.base.metric import Metric
 from pfedul.base.randomness import numpy_generator
 
-ACCURACY = Metric(
-    name="U-LiRA accuracy",
-    best=0.5,
-    low=0.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="share of held-out models, over all samples, rightly called unlearned or retrained",
-)
+ACCURACY = Metric("U-LiRA accuracy", best=0.5)
+"""Share of held-out models, over all samples, rightly called unlearned or retrained."""
 FEWEST_MODELS = 4
 """Of each kind: with 3 and 3 no relabelling is rarer than 1 in 10, so nothing could be shown."""
 
@@ -54,12 +47,7 @@ _SMALLEST_VARIANCE = 1e-12  # models that agree to the bit would give a likeliho
 def ulira_attack(
     unlearned: ArrayLike, retrained: ArrayLike, seed: int = 0, draws: int = 300
 ) -> Estimate:
-    """Accuracy of the attack on phi of unlearned [models, samples] and retrained models.
-
-    >>> unlearned, retrained = [[0.0], [1.0], [2.0], [3.0]], [[10.0], [11.0], [12.0], [13.0]]
-    >>> ulira_attack(unlearned, retrained).value
-    1.0
-    """
+    """Accuracy of the attack on phi of unlearned [models, samples] and retrained models."""
     left, right = two_model_sets("values of phi", unlearned, retrained, FEWEST_MODELS)
     shared = min(len(left), len(right)) < MODELS_FOR_OWN_VARIANCE
     accuracy = float(pair_accuracies(left, right, shared).mean())
@@ -68,11 +56,7 @@ def ulira_attack(
 
 
 def pair_accuracies(unlearned: Array, retrained: Array, shared_variance: bool = True) -> Array:
-    """[unlearned, retrained]: share of samples on which that held-out pair is called rightly.
-
-    >>> pair_accuracies(np.zeros((4, 1)), np.zeros((4, 1)))[0]
-    array([0.5, 0.5, 0.5, 0.5])
-    """
+    """[unlearned, retrained]: share of samples on which that held-out pair is called rightly."""
     means_u, variances_u = (part[:, None] for part in without_each(unlearned, shared_variance))
     means_r, variances_r = (part[None] for part in without_each(retrained, shared_variance))
 
@@ -100,12 +84,7 @@ def log_likelihood_ratio(
 
 
 def without_each(values: Array, shared_variance: bool) -> tuple[Array, Array]:
-    """Mean and variance of the *other* models, for each model and sample.
-
-    >>> means, variances = without_each(np.array([[0.0], [2.0], [7.0]]), False)
-    >>> means[2], variances[2]
-    (array([1.]), array([2.]))
-    """
+    """Mean and variance of the *other* models, for each model and sample."""
     count = len(values)
     away = values - values.mean(axis=0)
     means = values.mean(axis=0) - away / (count - 1)
@@ -150,15 +129,12 @@ def _around(accuracy: float, strays: Array) -> Interval:
     return max(0.0, accuracy - reach), min(1.0, accuracy + reach)
 
 
-def _population(unlearned: Array, oracles: Array, _draws: int) -> Estimate:
-    return ulira_attack(unlearned, oracles)  # its draws are relabellings, not a bootstrap
-
-
 ULIRA = Attack(
     name="ulira",
     title="U-LiRA",
     summary="distinguishes unlearned from retrained models, sample by sample",
     paper="Hayes et al., SaTML 2025, arXiv 2403.01218",
-    population=_population,
+    # its draws are relabellings, not a bootstrap
+    population=lambda unlearned, oracles, _draws: ulira_attack(unlearned, oracles),
     fewest=FEWEST_MODELS,
 )

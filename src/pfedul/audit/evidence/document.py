@@ -16,14 +16,14 @@ from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.roc import auc
 from pfedul.audit.attacks.threshold import THRESHOLD
 from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
-from pfedul.audit.evidence import curves, measures
+from pfedul.audit.evidence import measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
-from pfedul.audit.judge.findings import Finding
 from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.rules import Finding
 from pfedul.audit.models import Retrained
 from pfedul.base.threads import one_core
-from pfedul.evaluation import Preservation, preservation
+from pfedul.evaluation import preservation
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.run import Run
 from pfedul.store.paths import SETTINGS_FILE
@@ -75,9 +75,11 @@ def examined(
 
 
 def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mapping[str, str]) -> Row:
-    case = examiner.case
-    rows = _measures(examiner, unlearned)
-    controls = examiner.controls()
+    case, controls = examiner.case, examiner.controls()
+    shown = examiner.book, case.surfaces, case.models, len(case.oracles)
+    rows = measures.model_measures(*shown)
+    if len(unlearned) > 1:
+        rows += measures.population_measures(case.samples, case.surfaces, unlearned, case.oracles)
     verdict = examiner.judged(
         case.candidate,
         ulira=_ulira(rows),
@@ -92,8 +94,8 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
         "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
-        "roc": curves.curves(examiner.book, case.surfaces, case.models, len(case.oracles)),
-        "distributions": curves.distributions(case.surfaces, case.models),
+        "roc": measures.curves(*shown),
+        "distributions": measures.distributions(case.surfaces, case.models),
         "distance": distances(case.candidate, case.oracles, case.untouched),
         "backdoor": _backdoor(examiner),
     }
@@ -116,14 +118,6 @@ def _surfaces(untested: Mapping[str, str]) -> list[Row]:
         }
         for surface in SURFACES
     ]
-
-
-def _measures(examiner: Examiner, unlearned: Sequence[Answers]) -> list[Row]:
-    case = examiner.case
-    rows = measures.model_measures(examiner.book, case.surfaces, case.models, len(case.oracles))
-    if len(unlearned) > 1:
-        rows += measures.population_measures(case.samples, case.surfaces, unlearned, case.oracles)
-    return rows
 
 
 def _ulira(rows: Sequence[Row]) -> Estimate | None:
@@ -154,9 +148,7 @@ def test_row(finding: Finding) -> Row:
 
 
 def _figures(found: PairedTest) -> Row:
-    oracles = {
-        f"oracle {number}": figure.as_json() for number, figure in enumerate(found.oracles, start=1)
-    }
+    oracles = {f"oracle {n}": figure.as_json() for n, figure in enumerate(found.oracles, start=1)}
     ours = {"candidate": found.candidate.as_json()}
     return {**ours, "untouched": _figure_or_none(found.untouched), **oracles}
 
@@ -182,10 +174,7 @@ OUTCOME = (
 
 
 def removal_part(
-    run: Run,
-    outcome: Outcome,
-    oracles: Sequence[Retrained],
-    twins: Sequence[Retrained] = (),
+    run: Run, outcome: Outcome, oracles: Sequence[Retrained], twins: Sequence[Retrained] = ()
 ) -> Row:
     """What the document says of the removal, and of the federations it is measured against."""
     known = outcome.as_json()
@@ -237,20 +226,17 @@ def oracle_preservation(before: Mapping[str, float], oracles: Sequence[Retrained
 
     Of clients whose accuracy is known before and in the oracle; None where there are none.
     """
-    found = [one for one in (_preserved(before, oracle) for oracle in oracles) if one is not None]
+    found = []
+    for oracle in oracles:
+        both = [client for client in before if client in oracle.accuracies]
+        if any(before[client] > 0 for client in both):
+            known = {client: before[client] for client in both}
+            found.append(preservation(known, {name: oracle.accuracies[name] for name in both}))
     return {
         "assigned": 1.0,
         "pps": float(np.mean([one.pps for one in found])) if found else None,
         "cfi": float(np.mean([one.cfi for one in found])) if found else None,
     }
-
-
-def _preserved(before: Mapping[str, float], oracle: Retrained) -> Preservation | None:
-    both = [client for client in before if client in oracle.accuracies]
-    if not any(before[client] > 0 for client in both):
-        return None
-    known = {client: before[client] for client in both}
-    return preservation(known, {client: oracle.accuracies[client] for client in both})
 
 
 def client_aucs(examiner: Examiner) -> dict[str, Row]:

@@ -1,4 +1,4 @@
-"""Figures next to the tests: shown in every audit, not judged by comparison.
+"""Figures and curves next to the tests: shown in every audit, not judged by comparison.
 
 Balanced accuracy of the fitted attacks and RMIA's power at few false alarms for every
 model; where there are enough models of both kinds, U-LiRA, KLoM and the forgetting
@@ -19,13 +19,17 @@ from pfedul.audit.ask.samples import AuditSamples, labels_of
 from pfedul.audit.ask.surfaces import Surface
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.arrays import Array
-from pfedul.audit.attacks.base import Attack, Estimate, averaged
+from pfedul.audit.attacks.base import Attack, Estimate, Pair, View, averaged
 from pfedul.audit.attacks.intervals import DRAWS
-from pfedul.audit.attacks.roc import tpr_at_fpr
+from pfedul.audit.attacks.roc import roc, tpr_at_fpr
 from pfedul.audit.attacks.signals import margin
-from pfedul.audit.judge.scores import ScoreBook, references_for
+from pfedul.audit.attacks.threshold import losses
+from pfedul.audit.judge.scores import ScoreBook
 
 Row = dict[str, Any]
+
+CURVE_POINTS = 120
+BINS = 24
 
 
 def _row(surface: str, attack: str, model: str, figure: Estimate, **also: str) -> Row:
@@ -67,7 +71,7 @@ def _figure(
 ) -> Estimate:
     if attack.figure is not None:
         return averaged([attack.figure(view, DRAWS) for view in models[name].views[surface]])
-    scores = book.of(attack, surface, models[name], references_for(name, models))
+    scores = book.of_named(attack, surface, name, models)
     return averaged(list(map(tpr_at_fpr, scores.members[0], scores.nonmembers[0])))
 
 
@@ -135,3 +139,63 @@ def _compared(attack: Attack, surface: str, kind: str, margins: Both) -> Iterabl
         if min(map(len, both)) >= attack.fewest:
             figure = attack.population(*both, DRAWS)
             yield _row(surface, attack.name, model, figure, **also)
+
+
+# What pictures are drawn from
+
+
+def curves(
+    book: ScoreBook, surfaces: Iterable[Surface], models: Mapping[str, Answers], oracles: int
+) -> list[Row]:
+    """ROC of the strong attacks; of the first one, the loss, where oracles are too few for them."""
+    usable = [attack for attack in ATTACKS if attack.usable(oracles)]
+    drawn = [attack for attack in usable if attack.roc] or usable[:1]
+    return [
+        _curve(book, attack, surface.name, name, models)
+        for surface in surfaces
+        if not surface.worst
+        for attack in drawn
+        for name in models
+    ]
+
+
+def _curve(
+    book: ScoreBook, attack: Attack, surface: str, name: str, models: Mapping[str, Answers]
+) -> Row:
+    scores = book.of_named(attack, surface, name, models)
+    fpr, tpr = roc(scores.members[0].mean(axis=0), scores.nonmembers[0].mean(axis=0))
+    return {"surface": surface, "attack": attack.name, "model": name, **_thinned(fpr, tpr)}
+
+
+def _thinned(fpr: Array, tpr: Array) -> Row:
+    """Few enough points for a page, evenly on a logarithmic axis; both ends stay."""
+    if len(fpr) > CURVE_POINTS:
+        wanted = np.geomspace(1 / len(fpr), 1, CURVE_POINTS)
+        places = np.unique(np.searchsorted(fpr, wanted, side="right") - 1)
+        places = np.union1d(places, [0, len(fpr) - 1])
+        fpr, tpr = fpr[places], tpr[places]
+    return {"fpr": np.round(fpr, 6).tolist(), "tpr": np.round(tpr, 6).tolist()}
+
+
+def distributions(surfaces: Iterable[Surface], models: Mapping[str, Answers]) -> list[Row]:
+    """Shares of members and non-members by loss, in bins that are even on a logarithmic axis."""
+    rows = []
+    for surface in (s.name for s in surfaces if not s.worst):
+        by_model = {name: _mean_losses(model.views[surface]) for name, model in models.items()}
+        every = np.concatenate([part for pair in by_model.values() for part in pair])
+        edges = np.geomspace(max(1e-4, every.min()), max(1e-3, every.max()), BINS + 1)
+        for name, (inside, outside) in by_model.items():
+            place = {"surface": surface, "signal": "loss", "model": name}
+            shares = {"members": _shares(inside, edges), "nonmembers": _shares(outside, edges)}
+            rows.append({**place, "edges": edges.tolist(), **shares})
+    return rows
+
+
+def _mean_losses(views: Sequence[View]) -> Pair:
+    inside, outside = zip(*map(losses, views), strict=True)
+    return np.mean(inside, axis=0), np.mean(outside, axis=0)
+
+
+def _shares(values: Array, edges: Array) -> list[float]:
+    counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), bins=edges)
+    return [float(count) / len(values) for count in counts]

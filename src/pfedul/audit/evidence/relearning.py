@@ -15,6 +15,7 @@ every epoch, as in every round of a federation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,45 +52,29 @@ def relearn_time(
 ) -> dict[str, Any]:
     """Curves of accuracy on the targets' samples, and epochs until the old accuracy is back."""
     targets, wanted = together(samples.members.values()), old_accuracy(samples, untouched)
-    fresh = read_tensors(bench.build_model(), bench.split.shared)
-    shared_of = {**starts, "fresh": fresh}
+    shared_of = {**starts, "fresh": read_tensors(bench.build_model(), bench.split.shared)}
     curves = {}
     for done, (name, shared) in enumerate(shared_of.items()):
         on_stage("relearning", done, len(shared_of))
-        curves[name] = relearning_curve(
-            bench,
-            shared,
-            personal={},
-            samples=targets,
-            epochs=MOST_EPOCHS,
-            seed=bench.seed,
-            stop_at=wanted - TOLERANCE,
-        )
+        curves[name] = relearning_curve(bench, shared, targets, MOST_EPOCHS, wanted - TOLERANCE)
     on_stage("relearning", len(shared_of), len(shared_of))
     epochs = {name: epochs_to_return(curve, wanted, TOLERANCE) for name, curve in curves.items()}
     return {"old_accuracy": wanted, "tolerance": TOLERANCE, "curves": curves, "epochs": epochs}
 
 
 def relearning_curve(
-    bench: Workbench,
-    shared: Tensors,
-    personal: Tensors,
-    samples: Samples,
-    epochs: int,
-    seed: int,
-    stop_at: float | None = None,
+    bench: Workbench, start: Tensors, samples: Samples, epochs: int, stop_at: float = math.inf
 ) -> list[float]:
     """Accuracy on `samples` before the first epoch of training on them, and after each.
 
-    It ends early when the accuracy reaches `stop_at`. The seed decides the shuffles, which
-    are the same from every start. With Ditto, no personal tensors means: start from the
-    shared model. Tensors in neither part start with their initial values.
+    It ends early when the accuracy reaches `stop_at`. The shuffles are the same from every
+    start. Tensors that `start` does not have start with their initial values.
     """
     model = bench.build_model()
-    load_tensors(model, shared, personal)
-    with one_thread(), random_stream(seed, "relearn"):
+    load_tensors(model, start)
+    with one_thread(), random_stream(bench.seed, "relearn"):
         curve = [measure(model, samples)["accuracy"]]
-        while len(curve) <= epochs and (stop_at is None or curve[-1] < stop_at - _ROUNDING):
+        while len(curve) <= epochs and curve[-1] < stop_at - _ROUNDING:
             model.train()
             run_sgd(model, trainable(model), samples, bench.training, epochs=1)
             curve.append(measure(model, samples)["accuracy"])
@@ -99,12 +84,6 @@ def relearning_curve(
 def epochs_to_return(
     curve: Sequence[float], old_accuracy: float, tolerance: float = 0.0
 ) -> int | None:
-    """The first epoch at which the curve is back at the old accuracy, or within the tolerance.
-
-    >>> epochs_to_return([0.2, 0.6, 0.8, 0.7], old_accuracy=0.8)
-    2
-    >>> epochs_to_return([0.2, 0.6], old_accuracy=0.8) is None
-    True
-    """
+    """The first epoch at which the curve is back at the old accuracy, or within the tolerance."""
     there = np.asarray(curve) >= old_accuracy - tolerance - _ROUNDING
     return int(there.argmax()) if there.any() else None

@@ -18,12 +18,12 @@ from pfedul.audit.ask.answers import Answers, noisy
 from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface
 from pfedul.audit.attacks import ATTACKS, Attack
-from pfedul.audit.attacks.backdoor import backdoor_attack
 from pfedul.audit.attacks.base import Estimate, averaged
+from pfedul.audit.attacks.checks import backdoor_attack
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures
-from pfedul.audit.judge.findings import Finding, Guard, TriggerFinding, Verdict, passes
 from pfedul.audit.judge.paired_test import paired_test
+from pfedul.audit.judge.rules import Finding, Guard, TriggerFinding, Verdict, VerdictRules, passes
 from pfedul.audit.judge.scores import ScoreBook
 from pfedul.audit.judge.verdict import judge
 
@@ -72,11 +72,10 @@ class Control:
         return passed == (self.must == "pass")
 
     def as_json(self) -> dict[str, Any]:
-        found = self.verdict.verdict
         return {
             "name": self.name,
             "must": self.must,
-            "finding": found,
+            "finding": self.verdict.verdict,
             "holds": self.holds,
             "summary": self.summary,
         }
@@ -127,16 +126,16 @@ class Examiner:
     ) -> Verdict:
         """The verdict on a model, against all oracles of the case unless others are given."""
         against = self.case.oracles if oracles is None else oracles
-        return judge(
-            self.findings(model, against) if against else [],
+        rules = VerdictRules(
+            self.findings(model, against),
             oracles=len(against),
             target=self.case.target,
-            guard=self._guard(model, against) if against else None,
+            guard=self._guard(model, against),
             ulira=ulira,
-            backdoor=self.backdoor(model, against) if against else None,
+            backdoor=self.backdoor(model, against),
             held_out=held_out,
-            untested=untested,
         )
+        return judge(rules, untested)
 
     def _guard(self, model: Answers, oracles: Sequence[Answers]) -> Guard:
         """How far the model's answers to other people's test samples are from the oracles'."""
@@ -184,14 +183,14 @@ class Examiner:
 
     def controls(self) -> list[Control]:
         """All controls of the case, held-out oracles first."""
-        found = list(self.held_out)
         untouched = self.case.untouched
-        if untouched is None or not self.case.oracles:
-            return found
-        found.append(Control("untouched", "fail", self.judged(untouched), _SUMMARIES["untouched"]))
-        for name, model in self.case.controls.items():
-            found.append(Control(name, "fail", self.judged(model), _SUMMARIES[name]))
-        return [*found, self._noise(untouched)]
+        if untouched is None:
+            return self.held_out
+        controls = [
+            Control(name, "fail", self.judged(model), _SUMMARIES[name])
+            for name, model in {"untouched": untouched, **self.case.controls}.items()
+        ]
+        return [*self.held_out, *controls, self._noise(untouched)]
 
     def _noise(self, untouched: Answers) -> Control:
         """The untouched model with the least noise on its answers that hides what leaks."""
@@ -203,9 +202,8 @@ class Examiner:
         unit = float(np.std(np.concatenate(margins)))
         for step in NOISE_STEPS:
             model = noisy(untouched, step * unit, seed=0)
-            if not any(
-                one.finding.endswith("leak") for one in self.findings(model, self.case.oracles)
-            ):
+            findings = self.findings(model, self.case.oracles)
+            if not any(finding.finding.endswith("leak") for finding in findings):
                 break
         summary = f"{_SUMMARIES['noise']} ({step:g} standard deviations of its margins)"
         return Control("noise", "fail", self.judged(model), summary)

@@ -11,7 +11,7 @@ import numpy as np
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.attacks.arrays import Array
 from pfedul.audit.attacks.base import Estimate, averaged
-from pfedul.audit.attacks.distance import distance_attack
+from pfedul.audit.attacks.checks import distance_attack
 from pfedul.audit.attacks.intervals import DRAWS
 
 Row = dict[str, Any]
@@ -24,18 +24,17 @@ def distances(
     return [
         {
             "samples": kind,
-            **distance(candidate, oracles, kind),
-            "untouched": None if untouched is None else distance(untouched, oracles, kind),
+            **_distance(candidate, oracles, kind),
+            "untouched": None if untouched is None else _distance(untouched, oracles, kind),
             "between_oracles": between_oracles(oracles, kind),
         }
         for kind in _ANSWERED
     ]
 
 
-def distance(model: Answers, oracles: Sequence[Answers], kind: str) -> Row:
-    """Mean distance of one model from each oracle."""
-    figures = distance_figures(model, oracles, kind)
-    return {"kl": figures[0].as_json(), "agreement": figures[1].as_json()}
+def _distance(model: Answers, oracles: Sequence[Answers], kind: str) -> Row:
+    kl, agreement = distance_figures(model, oracles, kind)
+    return {"kl": kl.as_json(), "agreement": agreement.as_json()}
 
 
 def distance_figures(

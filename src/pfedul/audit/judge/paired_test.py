@@ -40,29 +40,15 @@ from statistics import NormalDist
 import numpy as np
 
 from pfedul.audit.attacks.arrays import Array, finite, same_samples
-from pfedul.audit.attacks.base import Estimate
-from pfedul.audit.attacks.intervals import Interval, freedom_of_sum, student_quantile
+from pfedul.audit.attacks.base import Estimate, Metric
+from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import AUC, share_below
-from pfedul.base.metric import Metric
 from pfedul.errors import PfedulError
 
-DIFFERENCE = Metric(
-    name="difference in AUC",
-    best=0.0,
-    low=-1.0,
-    high=1.0,
-    higher_is_better=None,
-    summary="AUC of a model minus the mean AUC of the oracles, on the same samples",
-)
-REDUCTION = Metric(
-    name="reduction of AUC",
-    best=1.0,
-    low=-1.0,
-    high=1.0,
-    higher_is_better=True,
-    summary="AUC of the untouched model minus that of the candidate, on the same samples",
-)
-FINDINGS = ("leak", "reduced leak", "within", "below", "unclear", "nothing to see")
+DIFFERENCE = Metric("difference in AUC", best=0.0, low=-1.0)
+"""AUC of a model minus the mean AUC of the oracles, on the same samples."""
+REDUCTION = Metric("reduction of AUC", best=1.0, higher_is_better=True, low=-1.0)
+"""AUC of the untouched model minus that of the candidate, on the same samples."""
 
 GUESSED_BETWEEN = 0.02
 """Standard deviation of AUC from one retraining to the next, before any was seen."""
@@ -130,16 +116,6 @@ def paired_test(
     The statistic is the AUC, averaged over folds, then over views, or of the view with
     the highest if `worst`. `tests` is how many comparisons the whole audit makes. With a
     single oracle only the guess is known of the spread of retraining.
-
-    >>> spread_out = np.linspace(0, 1, 50).reshape(1, 1, 50)
-    >>> alike = Scores(spread_out, spread_out)
-    >>> apart = Scores(spread_out + 0.9, spread_out)
-    >>> paired_test(alike, [alike, alike], apart).finding
-    'within'
-    >>> paired_test(apart, [alike, alike], apart).finding
-    'leak'
-    >>> paired_test(alike, [alike, alike], alike).finding
-    'nothing to see'
     """
     _check(candidate, oracles, untouched, tests)
     references = _References(tuple(_placed(scores, worst) for scores in oracles), tests)
@@ -250,7 +226,7 @@ def _finding(
     turned round, would find them: with the whole interval below 0.5. A head that a
     target fitted to an oracle leaks by itself, and leaking less than that is not a fault.
     """
-    if _ends(auc)[1] < AUC.best and _stands_out(_negative(difference), spread):
+    if auc.ends[1] < AUC.best and _stands_out(_negative(difference), spread):
         return "below"
     leaks = _stands_out(difference, spread)
     if start is None or reduction is None:
@@ -260,23 +236,17 @@ def _finding(
         return "reduced leak" if reduced else "leak"
     if not _stands_out(start, spread):
         return "nothing to see"
-    return "within" if reduced and _ends(difference)[1] < start.value else "unclear"
+    return "within" if reduced and difference.ends[1] < start.value else "unclear"
 
 
 def _stands_out(figure: Estimate, least: float) -> bool:
     """Beyond 0 with its whole interval, and beyond `least` itself."""
-    low, _ = _ends(figure)
-    return low > _ROUNDING and figure.value > least + _ROUNDING
+    return figure.ends[0] > _ROUNDING and figure.value > least + _ROUNDING
 
 
 def _negative(figure: Estimate) -> Estimate:
-    low, high = _ends(figure)
+    low, high = figure.ends
     return Estimate(figure.metric, -figure.value, (-high, -low))
-
-
-def _ends(figure: Estimate) -> Interval:
-    assert figure.interval is not None
-    return figure.interval
 
 
 def _placed(scores: Scores, worst: bool) -> _Placed:
@@ -284,11 +254,10 @@ def _placed(scores: Scores, worst: bool) -> _Placed:
 
     The error of a maximum is taken for that of the view where it is: rather too wide.
     """
+    by_view = scores.members.swapaxes(0, 1), scores.nonmembers.swapaxes(0, 1)
     views = [
         _mean([_placements(*fold) for fold in zip(*view, strict=True)])
-        for view in zip(
-            scores.members.swapaxes(0, 1), scores.nonmembers.swapaxes(0, 1), strict=True
-        )
+        for view in zip(*by_view, strict=True)
     ]
     return max(views, key=lambda view: view.value) if worst else _mean(views)
 
@@ -311,9 +280,8 @@ def _auc(placed: _Placed) -> Estimate:
 
 
 def _figure(metric: Metric, value: float, reach: float) -> Estimate:
-    return Estimate(
-        metric, value, (max(metric.low, value - reach), min(metric.high, value + reach))
-    )
+    low, high = max(metric.low, value - reach), min(metric.high, value + reach)
+    return Estimate(metric, value, (low, high))
 
 
 def _quantile(tests: int) -> float:

@@ -33,6 +33,13 @@ class ScoreBook:
             self._known[key] = _score(attack, surface, model, used)
         return self._known[key]
 
+    def of_named(
+        self, attack: Attack, surface: str, name: str, models: Mapping[str, Answers]
+    ) -> Scores:
+        """Scores of one of several models; the oracles among the others are its references."""
+        others = [m for one, m in models.items() if one != name and one.startswith("oracle ")]
+        return self.of(attack, surface, models[name], others)
+
     def folded(
         self, attack: Attack, surface: str, model: Answers, oracles: Sequence[Answers]
     ) -> Scores:
@@ -65,8 +72,3 @@ def _score(attack: Attack, surface: str, model: Answers, references: Sequence[An
 
 def _without_each(oracles: Sequence[Answers]) -> list[list[Answers]]:
     return [[other for other in oracles if other is not oracle] for oracle in oracles]
-
-
-def references_for(name: str, models: Mapping[str, Answers]) -> list[Answers]:
-    """The oracles among the models, without the one that is looked at."""
-    return [m for other, m in models.items() if other != name and other.startswith("oracle ")]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import ray
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from ray import ObjectRef
 
 from pfedul.client import Scratch, perform
 from pfedul.engine.flower.wire import app_of, open_order, pack_reply, pack_words
@@ -23,9 +23,6 @@ from pfedul.engine.messages import Setup
 from pfedul.engine.sharedbuffer import views
 from pfedul.engine.worker import failure, set_up
 from pfedul.protocol import Workbench
-
-if TYPE_CHECKING:
-    from ray import ObjectRef
 
 Bench = tuple[Setup, npt.NDArray[np.uint8]]
 """The bench without its tensors, and the memory in which those lie."""

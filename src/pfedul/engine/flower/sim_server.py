@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,14 +26,16 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from pfedul.base.tensorfile import decode, encode, read_file
+from pfedul.base.tensorfile import decode, read_file
+from pfedul.engine.child import as_child
 from pfedul.engine.flower.sim_client import FAILURE, client_app
-from pfedul.engine.flower.sim_process import CLUSTER, Packed, Ready, SimulationJob, Start
+from pfedul.engine.flower.simulation import CLUSTER, FOLDER, SimulationJob, Start
 from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, open_reply, open_words, pack_order
 from pfedul.engine.messages import Failure
 from pfedul.engine.processes import ATTEMPTS
 from pfedul.engine.sharedbuffer import Place, SharedBuffer
 from pfedul.engine.worker import failure
+from pfedul.protocol import Reply
 
 ACTOR: dict[str, Any] = {
     "num_cpus": 1,
@@ -66,9 +66,11 @@ class Line:
         self._connection = connection
         self._turn = threading.Lock()
 
-    def send(self, message: Ready | Packed | Failure) -> None:
+    def send(self, message: Reply | Failure | None) -> None:
+        # Pickled here: `send` would put tensors into memory that this process must serve.
+        data = pickle.dumps(message)
         with self._turn:
-            self._connection.send(message)
+            self._connection.send_bytes(data)
 
     def receive(self) -> Any:
         return self._connection.recv()
@@ -88,7 +90,7 @@ def simulate(line: Line, data: SharedBuffer, start: Start) -> None:
     def serve(grid: Grid, _context: Context) -> None:
         with suppress(EOFError, OSError):  # the engine has hung up
             serve_jobs(grid, line, start)
-        end(start.folder)  # to return would let Flower wait until its clients are done
+        end()  # to return would let Flower wait until its clients are done
 
     resources = {"client_resources": ACTOR}
     run_simulation(server, client_app(bench), len(start.clients), backend_config=resources)
@@ -114,7 +116,7 @@ def join_ray(start: Start) -> None:
         num_gpus=0,
         include_dashboard=False,
         _node_ip_address="127.0.0.1",
-        _temp_dir=str(start.folder),
+        _temp_dir=os.environ[FOLDER],
         **quiet,
     )
 
@@ -147,11 +149,11 @@ def await_nodes(grid: Grid, clients: tuple[str, ...]) -> dict[str, int]:
     return dict(zip(clients, nodes, strict=True))
 
 
-def greet(grid: Grid, node: int) -> Ready | Failure:
+def greet(grid: Grid, node: int) -> Failure | None:
     """Have one worker set up, so a fault that all of them have is known at once."""
     message = Message(RecordDict(), node, MESSAGE_TYPES["hello"])
     [reply] = grid.send_and_receive([message])
-    return failure_in(reply, "Setting up the model and the data") or Ready()
+    return failure_in(reply, "Setting up the model and the data")
 
 
 class Desk:
@@ -162,9 +164,9 @@ class Desk:
         self._shared = decode(job.shared)
         self._waiting = deque(zip(job.clients, job.personal, strict=True))
         self._sent: dict[str, str] = {}
-        self._done: dict[str, Packed | Failure] = {}
+        self._done: dict[str, Reply | Failure] = {}
 
-    def answers(self) -> Iterator[Packed | Failure]:
+    def answers(self) -> Iterator[Reply | Failure]:
         """One for each client, in the order of the job."""
         for client in self._job.clients:
             while client not in self._done:
@@ -188,19 +190,10 @@ class Desk:
         replies = list(self._grid.pull_messages(self._sent))
         for message in replies:
             client = self._sent.pop(message.metadata.reply_to_message_id)
-            self._done[client] = opened(message, client)
+            failed = failure_in(message, f"The work for {client}")
+            self._done[client] = failed or open_reply(message.content)
         if not replies:
             time.sleep(PULL_SECONDS)
-
-
-def opened(message: Message, client: str) -> Packed | Failure:
-    """What a message holds: a reply, or a failure in its place."""
-    found = failure_in(message, f"The work for {client}")
-    if found is not None:
-        return found
-    reply = open_reply(message.content)
-    tensors = encode(reply.shared), encode(reply.personal)
-    return Packed(replace(reply, shared={}, personal={}), *tensors)
 
 
 def failure_in(message: Message, what: str) -> Failure | None:
@@ -229,13 +222,7 @@ def room_for(job: SimulationJob, cpus: int) -> int:
     return max(2 * cpus, ROOM_BYTES // largest)
 
 
-def end_with(lifeline: int, folder: Path) -> None:
-    """End when the engine's process lets go of the lifeline, however busy Ray is."""
-    os.read(lifeline, 1)
-    end(folder)
-
-
-def end(folder: Path) -> None:
+def end() -> None:
     """End Ray and this process without waiting for Flower's threads.
 
     A Ray of our own is killed: `ray.shutdown` crashes where a thread waits for a client's
@@ -249,41 +236,37 @@ def end(folder: Path) -> None:
         with suppress(ChildProcessError):  # until there is no child any more
             while True:
                 os.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
         if os.environ.get(CLUSTER):  # which then need not find out; a crash would end us as well
             ray.shutdown()
         os._exit(0)
 
 
-def remove_after_us(folder: Path) -> int:
+def remove_folder_after_us() -> None:
     """Have the folder removed when this process ends, even if a dying Ray takes it along.
 
-    Returns the descriptor whose closing tells that we have ended. The process that
-    waits for it is not our child, because `end` waits for all of those.
+    The process that waits for our end of a pipe to close is not our child, because `end`
+    waits for all of those.
     """
-    told, ours = os.pipe()
+    told, _ours = os.pipe()
     script = f'(cat <&{told} >/dev/null; sleep 1; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'
-    command = ["/bin/sh", "-c", script, "sh", str(folder)]
+    command = ["/bin/sh", "-c", script, "sh", os.environ[FOLDER]]
     subprocess.run(command, pass_fds=[told], start_new_session=True, check=False)
     os.close(told)
-    return ours
 
 
 def main() -> None:
     """Serve on the descriptors that the command line names."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the engine's process to handle
     logging.getLogger("flwr").setLevel(logging.CRITICAL)  # what matters is told to the engine
-    connection, lifeline, data = map(int, sys.argv[1:])
-    line = Line(Connection(connection))
-    start: Start = line.receive()
-    remove_after_us(start.folder)
-    threading.Thread(target=end_with, args=(lifeline, start.folder), daemon=True).start()
+    remove_folder_after_us()
+    connection, [data] = as_child(end)
+    line = Line(connection)
     try:
-        simulate(line, SharedBuffer(data), start)
+        simulate(line, SharedBuffer(data), line.receive())
     except Exception as error:
         with suppress(OSError):  # the engine has hung up
             line.send(failure("Flower's simulation", error))
-    end(start.folder)
+    end()
 
 
 if __name__ == "__main__":

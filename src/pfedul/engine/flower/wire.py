@@ -73,15 +73,7 @@ def pack_order(order: NodeOrder, shared: ArrayRecord | None = None) -> RecordDic
     `shared`: the shared tensors, packed already, so orders to many clients hold
     one copy of them.
     """
-    words = {
-        "task": asdict(order.task),
-        "client": order.client,
-        "federation": order.federation,
-        "settings": order.settings,
-        "base": order.base,
-        "data_sha256": order.data_sha256,
-    }
-    content = _pack("order", words, order.shared, order.personal)
+    content = _pack("order", order)
     if shared is not None:
         content["shared"] = shared
     return content
@@ -98,9 +90,7 @@ def open_order(content: RecordDict) -> NodeOrder:
 
 def pack_reply(reply: Reply) -> RecordDict:
     """A reply as the content of a message."""
-    words = asdict(replace(reply, shared={}, personal={}))
-    del words["shared"], words["personal"]
-    return _pack("reply", words, reply.shared, reply.personal)
+    return _pack("reply", reply)
 
 
 def open_reply(content: RecordDict) -> Reply:
@@ -155,7 +145,7 @@ def _duration(value: object) -> float:
 
 def pack_words(name: str, words: dict[str, Any]) -> RecordDict:
     """Plain data as the content of a message."""
-    return _pack(name, words, {}, {})
+    return RecordDict({name: ConfigRecord({"json": json.dumps(words)})})
 
 
 def open_words(name: str, content: RecordDict) -> dict[str, Any]:
@@ -171,9 +161,11 @@ def size_of(content: RecordDict) -> int:
         return 0
 
 
-def _pack(name: str, words: dict[str, Any], shared: Tensors, personal: Tensors) -> RecordDict:
-    content = RecordDict({name: ConfigRecord({"json": json.dumps(words)})})
-    for part, tensors in (("shared", shared), ("personal", personal)):
+def _pack(name: str, what: NodeOrder | Reply) -> RecordDict:
+    words = asdict(replace(what, shared={}, personal={}))
+    del words["shared"], words["personal"]
+    content = pack_words(name, words)
+    for part, tensors in (("shared", what.shared), ("personal", what.personal)):
         if tensors:
             content[part] = pack_tensors(tensors)
     return content

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -12,78 +11,37 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from pfedul.flower.deployment.files import PRIVATE, write
-from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.deployment.layout import PRIVATE, DeploymentPaths, write
 
+AUTHORITY = "pfedul deployment authority"
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 825
 CLOCK_SKEW = timedelta(hours=1)
 """Certificates are valid from a little earlier on: clocks of hosts differ."""
 
 
-@dataclass(frozen=True)
-class Authority:
-    """Signs server certificates."""
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-
-def open_authority(layout: DeploymentPaths) -> Authority:
-    """The deployment's authority, made at the first call."""
+def open_authority(layout: DeploymentPaths) -> ec.EllipticCurvePrivateKey:
+    """The key of the deployment's authority, made at the first call; nobody else knows it."""
     if not (layout.authority.is_file() and layout.authority_key.is_file()):
-        authority = new_authority()
-        write(layout.authority_key, _private_pem(authority.key), PRIVATE)
-        write(layout.authority, _pem(authority.certificate))
-    return Authority(
-        x509.load_pem_x509_certificate(layout.authority.read_bytes()),
-        _elliptic(
-            serialization.load_pem_private_key(layout.authority_key.read_bytes(), password=None)
-        ),
-    )
-
-
-def new_authority() -> Authority:
-    """A certificate authority that nobody else knows."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = _name("pfedul deployment authority")
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    builder = (
-        _builder(name, name, key.public_key(), AUTHORITY_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(identifier, critical=False)
-    )
-    return Authority(builder.sign(key, hashes.SHA384()), key)
+        key = ec.generate_private_key(ec.SECP384R1())
+        write(layout.authority_key, _private_pem(key), PRIVATE)
+        builder = _builder(AUTHORITY, key.public_key(), AUTHORITY_DAYS, is_authority=True)
+        write(layout.authority, _signed(builder, key))
+    data = layout.authority_key.read_bytes()
+    return _elliptic(serialization.load_pem_private_key(data, password=None))
 
 
 def issue_server_certificate(layout: DeploymentPaths, hosts: Iterable[str]) -> None:
     """A fresh key and certificate for the server, under the names it is reached by."""
-    authority = open_authority(layout)
-    key = ec.generate_private_key(ec.SECP384R1())
-    write(layout.server_key, _private_pem(key), PRIVATE)
-    write(layout.server_certificate, _pem(_server_certificate(authority, key, hosts)))
-
-
-def _server_certificate(
-    authority: Authority, key: ec.EllipticCurvePrivateKey, hosts: Iterable[str]
-) -> x509.Certificate:
+    authority, key = open_authority(layout), ec.generate_private_key(ec.SECP384R1())
     names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(hosts)])
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    builder = (
-        _builder(
-            _name("pfedul server"), authority.certificate.subject, key.public_key(), SERVER_DAYS
-        )
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(purpose, critical=False)
-        .add_extension(names, critical=False)
-        .add_extension(identifier, critical=False)
-        .add_extension(issuer, critical=False)
-    )
-    return builder.sign(authority.key, hashes.SHA384())
+    builder = _builder("pfedul server", key.public_key(), SERVER_DAYS, is_authority=False)
+    for extension in (purpose, names, issuer):
+        builder = builder.add_extension(extension, critical=False)
+    write(layout.server_key, _private_pem(key), PRIVATE)
+    write(layout.server_certificate, _signed(builder, authority))
 
 
 def make_node_key(layout: DeploymentPaths, client: str) -> None:
@@ -115,17 +73,21 @@ def _elliptic(key: object) -> ec.EllipticCurvePrivateKey:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    subject: str, key: ec.EllipticCurvePublicKey, days: int, *, is_authority: bool
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    path_length = 0 if is_authority else None
     return (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
+        .subject_name(_name(subject))
+        .issuer_name(_name(AUTHORITY))
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(is_authority, path_length), critical=True)
+        .add_extension(_usage(signs_certificates=is_authority), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 
@@ -154,8 +116,8 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+def _signed(builder: x509.CertificateBuilder, authority: ec.EllipticCurvePrivateKey) -> bytes:
+    return builder.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

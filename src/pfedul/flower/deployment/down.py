@@ -35,7 +35,7 @@ def bring_down(run: Path) -> Ended:
         running = tuple(record.running())
         nodes = [item for item in record.processes if item.name != SUPERLINK]
         ended = end(nodes, [record.mark(item.name) for item in nodes])
-        ended += end(running, [record.family_mark])
+        ended += end(running, [f"{record.token}/"])
         scrubbed = scrub(layout.database)
     return Ended(running, tuple(identity.pid for identity in ended), scrubbed)
 

@@ -16,8 +16,23 @@ from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE, refuse_links
 from pfedul.store.requests import forgotten
 from pfedul.store.tables import read_members
 
+PRIVATE, PUBLIC, EXECUTABLE = 0o600, 0o644, 0o755
 SUPERLINK = "superlink"
 """Name of the server's process; every other process bears the name of its client."""
+
+
+def write(path: Path, data: bytes, mode: int = PUBLIC) -> None:
+    """Write a file; nobody sees it half-written or with another mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.chmod(draft, mode)  # whatever the umask is
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    os.replace(draft, path)
 
 
 class DeploymentPaths:

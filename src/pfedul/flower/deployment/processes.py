@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import subprocess
 import time
 import warnings
@@ -18,13 +17,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from pfedul.errors import PfedulError
-from pfedul.flower.deployment.files import PRIVATE, write
-from pfedul.flower.deployment.layout import SUPERLINK, DeploymentPaths
+from pfedul.flower.deployment.layout import PRIVATE, SUPERLINK, DeploymentPaths, write
 
 MARK = "PFEDUL_PROCESS"
 """The variable of the environment that children inherit."""
@@ -117,27 +114,21 @@ def end(
 ) -> list[psutil.Process]:
     """End the processes and all that have the marks, gently at first; returns those ended."""
     asked: set[psutil.Process] = set()
-    deadline = time.monotonic() + grace
-    while (left := _still_there(processes, marks)) and time.monotonic() < deadline:
-        for process in left - asked:  # the processes may start others meanwhile
-            with suppress(psutil.Error):
-                process.terminate()
-        asked |= left
-        time.sleep(_POLL)
-    _kill(processes, marks)
-    return sorted(asked, key=lambda process: process.pid)
-
-
-def _kill(processes: Sequence[Process], marks: Sequence[str]) -> None:
-    deadline = time.monotonic() + KILL_WAIT
+    began = time.monotonic()
     while left := _still_there(processes, marks):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > grace + KILL_WAIT:
             pids = ", ".join(str(process.pid) for process in left)
             raise PfedulError(f"These processes do not end, not even when killed: {pids}.")
-        for process in left:
-            with suppress(psutil.Error):
-                process.kill()  # never another one that has its pid by now: psutil checks
+        for process in left:  # the processes may start others meanwhile
+            with suppress(psutil.Error):  # psutil signals no other process that has its pid by now
+                if waited >= grace:
+                    process.kill()
+                elif process not in asked:
+                    process.terminate()
+        asked |= left
         time.sleep(_POLL)
+    return sorted(asked, key=lambda process: process.pid)
 
 
 def _still_there(processes: Sequence[Process], marks: Sequence[str]) -> set[psutil.Process]:
@@ -174,13 +165,11 @@ class DeploymentRecord:
         return [item for item in self.processes if is_alive(item)]
 
     def mark(self, name: str) -> str:
-        """What children of that process bear; the slash keeps `a` from being taken for `ab`."""
-        return f"{self.token}/{name}/"
+        """What children of that process bear, after the token that all of the deployment bear.
 
-    @property
-    def family_mark(self) -> str:
-        """What all processes of the deployment bear."""
-        return f"{self.token}/"
+        The slash keeps `a` from being taken for `ab`.
+        """
+        return f"{self.token}/{name}/"
 
     def with_process(self, process: Process) -> DeploymentRecord:
         others = [item for item in self.processes if item.name != process.name]
@@ -188,21 +177,13 @@ class DeploymentRecord:
         return replace(self, processes=tuple(in_order))
 
 
-def new_token() -> str:
-    return secrets.token_hex(8)
-
-
 def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
     """None where nothing was ever started."""
     if not layout.record.is_file():
         return None
     words = json.loads(layout.record.read_bytes())
-    processes = words.pop("processes")
-    return DeploymentRecord(**words, processes=tuple(_process(item) for item in processes))
-
-
-def _process(words: dict[str, Any]) -> Process:
-    return Process(**{**words, "command": tuple(words["command"])})
+    items = [Process(**{**item, "command": tuple(item["command"])}) for item in words["processes"]]
+    return DeploymentRecord(**{**words, "processes": tuple(items)})
 
 
 def write_record(layout: DeploymentPaths, record: DeploymentRecord) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -12,45 +13,21 @@ from typing import Any
 import tomli_w
 
 from pfedul.errors import PfedulError
-from pfedul.flower.deployment import control
-from pfedul.flower.deployment.certificates import (
-    issue_server_certificate,
-    make_node_key,
-    node_key,
-    public_form,
-)
-from pfedul.flower.deployment.command_lines import node_command, server_command
-from pfedul.flower.deployment.control import ONLINE, UNREGISTERED
-from pfedul.flower.deployment.environment import (
-    LOOPBACK,
-    address,
-    command_environment,
-    free_port,
-    process_environment,
-    program,
-    reachable,
-)
-from pfedul.flower.deployment.files import EXECUTABLE, write
+from pfedul.flower.deployment import certificates, control, environment, processes
+from pfedul.flower.deployment.environment import LOOPBACK, address, free_port, reachable
 from pfedul.flower.deployment.layout import (
+    EXECUTABLE,
     SUPERLINK,
     DeploymentPaths,
     alone,
     new_layout,
     node_names,
+    write,
 )
-from pfedul.flower.deployment.processes import (
-    DeploymentRecord,
-    end,
-    last_line,
-    new_token,
-    read_record,
-    start,
-    write_record,
-)
+from pfedul.flower.deployment.processes import DeploymentRecord, read_record, write_record
 from pfedul.store.folder import own_errors
 from pfedul.version import __version__
 
-DEADLINE = 60.0
 _POLL = 0.25
 _PORT_SECONDS = 3.0
 
@@ -64,7 +41,7 @@ class UpOptions:
     host: str | None = None
     port: int = 0
     data_root: Path | None = None
-    deadline: float = DEADLINE
+    deadline: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +79,7 @@ def _record_for(layout: DeploymentPaths, options: UpOptions) -> DeploymentRecord
     data_root = None if options.data_root is None else str(options.data_root.absolute())
     if before is None:
         host = options.host or LOOPBACK
-        return DeploymentRecord(new_token(), host, _port(host, options.port), data_root)
+        return DeploymentRecord(secrets.token_hex(8), host, _port(host, options.port), data_root)
     wanted = replace(
         before,
         host=options.host or before.host,
@@ -135,7 +112,7 @@ def _write_files(layout: DeploymentPaths, record: DeploymentRecord, names: Seque
     for name in names:
         layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
         if not layout.public_key(name).is_file():
-            make_node_key(layout, name)
+            certificates.make_node_key(layout, name)
     host = reachable(record.host)
     write_app(layout, len(names))
     write_connection(layout, address(host, record.port))
@@ -158,9 +135,9 @@ class _Call:
         """Start the server, unless it runs, and wait until it answers."""
         if not self.record.runs(SUPERLINK):
             reached_by = ["localhost", LOOPBACK, reachable(self.record.host)]
-            issue_server_certificate(self.layout, reached_by)
+            certificates.issue_server_certificate(self.layout, reached_by)
             where = address(self.record.host, self.record.port)
-            self._start(SUPERLINK, server_command(self.layout, self.record), where)
+            self._start(SUPERLINK, environment.server_command(self.layout, self.record), where)
         self._wait([SUPERLINK], lambda: [SUPERLINK] if self._nodes() is None else [])
 
     def _nodes(self) -> dict[bytes, control.KnownNode] | None:
@@ -177,20 +154,21 @@ class _Call:
             if not self.record.runs(name):
                 self._admit(name, known)
                 port = self._node_port(name)
-                command = node_command(self.layout, self.record, name, port)
+                command = environment.node_command(self.layout, self.record, name, port)
                 self._start(name, command, address(LOOPBACK, port))
 
     def _admit(self, name: str, known: dict[bytes, control.KnownNode]) -> None:
         """Make sure that the server will let this node in."""
-        node = known.get(public_form(node_key(self.layout, name)))
-        if node is not None and node.status == UNREGISTERED:
-            make_node_key(self.layout, name)  # the server never takes the old one again
+        node = self._known(name, known)
+        if node is not None and node.status == control.UNREGISTERED:
+            # The server never takes the old key again.
+            certificates.make_node_key(self.layout, name)
             node = None
-        key = node_key(self.layout, name)
+        key = certificates.node_key(self.layout, name)
         try:
             if node is None:
-                control.register(self._server, public_form(key), name)
-            elif node.status == ONLINE:
+                control.register(self._server, certificates.public_form(key), name)
+            elif node.status == control.ONLINE:
                 control.sign_off(self._server, node, key)
         except control.NoAnswer as error:
             raise PfedulError(f"The server refused the node of {name} ({error}).") from None
@@ -202,10 +180,10 @@ class _Call:
 
     def _start(self, name: str, command: Sequence[str], where: str) -> None:
         mark = self.record.mark(name)
-        end([], [mark])  # what a killed process has left behind
-        environment = process_environment(self.layout, name, mark, self.record.host)
+        processes.end([], [mark])  # what a killed process has left behind
+        variables = environment.process_environment(self.layout, name, mark, self.record.host)
         self.started.append(name)
-        process = start(name, command, environment, where, self.layout.log(name))
+        process = processes.start(name, command, variables, where, self.layout.log(name))
         self.record = self.record.with_process(process)
         write_record(self.layout, self.record)
 
@@ -217,8 +195,12 @@ class _Call:
     def _online(self, names: Sequence[str]) -> dict[str, int]:
         """Those of the nodes that are online, with their ids at the server."""
         known = self._nodes() or {}
-        found = {name: known.get(public_form(node_key(self.layout, name))) for name in names}
-        return {name: node.id for name, node in found.items() if node and node.status == ONLINE}
+        nodes = {name: self._known(name, known) for name in names}
+        online = control.ONLINE
+        return {name: node.id for name, node in nodes.items() if node and node.status == online}
+
+    def _known(self, name: str, known: dict[bytes, control.KnownNode]) -> control.KnownNode | None:
+        return known.get(certificates.public_form(certificates.node_key(self.layout, name)))
 
     def _wait(self, names: Sequence[str], missing: Callable[[], list[str]]) -> None:
         """Until nobody is missing; a process that ends, or the deadline, is a failure."""
@@ -232,13 +214,13 @@ class _Call:
 
     def _sentence(self, name: str, what: str) -> str:
         log = self.layout.log(name)
-        return f"The process {name} {what}; read {log}, which ends with: {last_line(log)}"
+        return f"The process {name} {what}; read {log}, which ends with: {processes.last_line(log)}"
 
     def take_back(self) -> None:
         """End what this call has started."""
         for name in reversed(self.started):
             process = self.record.find(name)
-            end([process] if process else [], [self.record.mark(name)])
+            processes.end([process] if process else [], [self.record.mark(name)])
 
 
 CONNECTION = "pfedul"
@@ -283,9 +265,9 @@ def write_script(layout: DeploymentPaths, host: str) -> None:
     """`flwr` with this deployment's home and environment."""
     exports = "".join(
         f"export {key}={shlex.quote(value)}\n"
-        for key, value in command_environment(layout.home, host).items()
+        for key, value in environment.command_environment(layout.home, host).items()
     )
-    text = f'#!/bin/sh\n{_NOTE}{exports}exec {shlex.quote(program("flwr"))} "$@"\n'
+    text = f'#!/bin/sh\n{_NOTE}{exports}exec {shlex.quote(environment.program("flwr"))} "$@"\n'
     write(layout.script, text.encode(), EXECUTABLE)
 
 

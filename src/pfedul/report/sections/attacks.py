@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pfedul.base.text import MISSING, joined
-from pfedul.report.blocks import Block, Heading, Section, Table, Text
+from pfedul.base.text import MISSING, joined, number, with_interval
+from pfedul.report import plots
+from pfedul.report.blocks import Block, Gallery, Heading, Picture, Section, Table, Text
 from pfedul.report.material import NO_EVIDENCE, Json, Material
-from pfedul.report.sections.comparison import comparison_blocks
-from pfedul.report.sections.curves import distributions, relearn_blocks, roc_curves
-from pfedul.report.sections.measures import (
-    backdoor_blocks,
-    distance_blocks,
-    measures_table,
-    single_clients,
-)
+from pfedul.report.sections import curves, measures
+from pfedul.report.style import legend_of
 
 _HOW = (
     "Each test lets an attacker guess which samples the target trained with, through one surface. "
@@ -36,14 +31,14 @@ def attacks_section(material: Material) -> Section:
         Text(_HOW),
         *after,
         _surfaces(material),
-        *(Heading("Tests"), *comparison_blocks(material)),
-        *(Heading("ROC curves"), roc_curves(material)),
-        *(Heading("Members and non-members"), distributions(material)),
-        *(Heading("Relearning"), *relearn_blocks(material)),
-        *(Heading("Client by client"), single_clients(material)),
-        *(Heading("Distance to retraining"), *distance_blocks(material)),
-        *(Heading("Backdoor"), *backdoor_blocks(material)),
-        *(Heading("Further measures"), measures_table(material)),
+        *(Heading("Tests"), *_tests(material)),
+        *(Heading("ROC curves"), curves.roc_curves(material)),
+        *(Heading("Members and non-members"), curves.distributions(material)),
+        *(Heading("Relearning"), *curves.relearn_blocks(material)),
+        *(Heading("Client by client"), measures.single_clients(material)),
+        *(Heading("Distance to retraining"), *measures.distance_blocks(material)),
+        *(Heading("Backdoor"), *measures.backdoor_blocks(material)),
+        *(Heading("Further measures"), measures.measures_table(material)),
     ]
     return Section.of("attacks", _TITLE, blocks)
 
@@ -62,6 +57,88 @@ def _surfaces(material: Material) -> Table:
         for surface in material.evidence.get("surfaces") or ()
     ]
     return Table.of("Where an attacker can look", rows, words=4)
+
+
+def _tests(material: Material) -> list[Block]:
+    """Differences at a glance, then each test, then the numbers."""
+    tests = material.tests()
+    if not tests:
+        return [Text("No attack could be made, so no test speaks for or against.", "warning")]
+    return [_differences(tests), _judgement_table(tests), _each(tests), _figures_table(tests)]
+
+
+def _name(test: Json) -> str:
+    return f"{test['surface']}, {test['attack']}"
+
+
+def _differences(tests: list[Json]) -> Gallery:
+    rows = [_difference_row(test) for test in tests]
+    summary = "; ".join(
+        f"{_name(test)}: {with_interval(test['difference'], sign=True)}, spread "
+        f"{number(test.get('spread'))}, {test['finding']}"
+        for test in tests
+    )
+    scale = plots.Scale("difference to the mean of the oracles", line=0.0)
+    figure = plots.rows_figure("How far from retraining?", summary, rows, scale)
+    caption = (
+        "The judgement at a glance: zero is what retraining gives. The shaded spread is how far "
+        "one retrained model is from the others, by chance alone. Where the untouched model is far "
+        "off and the candidate is not, something was forgotten."
+    )
+    return Gallery(caption, (figure,), (*legend_of(plots.drawn_series(rows)), "band"))
+
+
+def _difference_row(test: Json) -> plots.PlotRow:
+    marks = plots.marks_of(
+        {"candidate": test["difference"], "untouched": test.get("untouched_difference")}
+    )
+    spread = test.get("spread")
+    return plots.PlotRow(_name(test), marks, None if spread is None else (-spread, spread))
+
+
+def _each(tests: list[Json]) -> Gallery:
+    rows = {_name(test): plots.model_rows(test["figures"]) for test in tests}
+    every = [row for part in rows.values() for row in part]
+    ends = plots.common_ends(every, (0.4, 0.7))
+    figures = tuple(_panel(test, rows[_name(test)], ends) for test in tests)
+    caption = "Each test with 95 % intervals; the dotted line is where an attacker can only guess."
+    return Gallery(caption, figures, legend_of(plots.drawn_series(every)))
+
+
+def _panel(test: Json, rows: list[plots.PlotRow], ends: tuple[float, float]) -> Picture:
+    scale = plots.Scale(f"{test['metric']} of the attack", ends, test.get("best"))
+    return plots.rows_figure(
+        _name(test),
+        plots.in_words(test["figures"]),
+        rows,
+        scale,
+        measures.finding_words(test["finding"]),
+    )
+
+
+def _figures_table(tests: list[Json]) -> Table:
+    rows = [
+        {"surface": test["surface"], "attack": test["attack"], "measure": test["metric"]}
+        | plots.model_cells(test["figures"])
+        for test in tests
+    ]
+    return Table.of("What each attack reached", rows, words=3)
+
+
+def _judgement_table(tests: list[Json]) -> Table:
+    rows = [
+        {
+            "surface": test["surface"],
+            "attack": test["attack"],
+            "finding": measures.finding_words(test["finding"]),
+            "difference to oracles": with_interval(test["difference"], sign=True),
+            "spread of oracles": number(test.get("spread")),
+            "smallest visible leak": number(test.get("smallest_visible")),
+            "less than untouched by": with_interval(test.get("reduction"), sign=True),
+        }
+        for test in tests
+    ]
+    return Table.of("What the verdict rests on", rows, words=3)
 
 
 _WHY = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from pfedul.base.text import counted, joined, number, percent, signed, span
+from pfedul.report import plots
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
 from pfedul.report.material import Material
-from pfedul.report.plots.rows import Mark, PlotRow, Scale, rows_figure
 
 _SILENT = (
     "No accuracies of remaining clients were kept, so nothing is known about what it cost them."
@@ -47,8 +49,8 @@ def points(change: float) -> str:
 
 
 def _oracle_mean(material: Material, client: str) -> float | None:
-    known = (material.clients.get(client) or {}).get("oracle") or []
-    return sum(known) / len(known) if known else None
+    known = (material.clients.get(client) or {}).get("oracle")
+    return fmean(known) if known else None
 
 
 def _by_change(found: dict[str, tuple[float, float]]) -> list[str]:
@@ -56,25 +58,21 @@ def _by_change(found: dict[str, tuple[float, float]]) -> list[str]:
     return sorted(found, key=lambda client: (found[client][1] - found[client][0], client))
 
 
+def _marks(material: Material, client: str, before: float, after: float) -> tuple[plots.Mark, ...]:
+    values = {"before": before, "after": after, "oracle": _oracle_mean(material, client)}
+    return plots.marks_of({name: {"value": value} for name, value in values.items()})
+
+
 def _picture(material: Material, found: dict[str, tuple[float, float]]) -> Gallery:
-    rows, legend = [], {"before", "after"}
-    for client in _by_change(found):
-        before, after = found[client]
-        marks = [Mark("before", before), Mark("after", after)]
-        oracle = _oracle_mean(material, client)
-        if oracle is not None:
-            marks.append(Mark("oracle", oracle))
-            legend.add("oracle")
-        rows.append(PlotRow(client, tuple(marks)))
+    order = _by_change(found)
+    rows = [plots.PlotRow(client, _marks(material, client, *found[client])) for client in order]
     summary = "; ".join(
-        f"{client} {percent(found[client][0])} to {percent(found[client][1])}"
-        for client in _by_change(found)
+        f"{client} {percent(found[client][0])} to {percent(found[client][1])}" for client in order
     )
-    scale = Scale("accuracy on the client's own test samples", percent=True, linked=True)
-    figure = rows_figure("Accuracy before and after, worst first", summary, rows, scale)
+    scale = plots.Scale("accuracy on the client's own test samples", percent=True, linked=True)
+    figure = plots.rows_figure("Accuracy before and after, worst first", summary, rows, scale)
     caption = "Each client's personal model before and after the removal, and after retraining."
-    order = tuple(name for name in ("before", "after", "oracle") if name in legend)
-    return Gallery(caption, (figure,), order)
+    return Gallery(caption, (figure,), tuple(dict.fromkeys(plots.drawn_series(rows))))
 
 
 def _table(material: Material, found: dict[str, tuple[float, float]]) -> Table:
@@ -108,11 +106,6 @@ def _metrics(material: Material) -> list[Block]:
         for key, meaning in (("pps", "accuracy kept"), ("cfi", "kept by all alike"))
     ]
     kept = Table.of("What the remaining clients kept; 1 is best", rows)
-    return [kept, Text(_RETRAINED, "note"), *_undefined(material)]
-
-
-def _undefined(material: Material) -> list[Block]:
-    left_out = material.outcome.get("undefined")
-    if not left_out:
-        return []
-    return [Text(f"Left out of both, with accuracy 0 before: {joined(left_out)}.", "note")]
+    left_out = joined(outcome.get("undefined") or (), nothing="")
+    note = Text(f"Left out of both, with accuracy 0 before: {left_out}.", "note")
+    return [kept, Text(_RETRAINED, "note"), *([note] if left_out else [])]

@@ -53,24 +53,14 @@ def _comparison(material: Material) -> list[Block]:
         "global rounds": (_count(outcome.get("rounds")), _count(material.evidence.get("rounds"))),
         "sent to clients": (MISSING if sent is None else human_bytes(sent), MISSING),
     }
-    others = {
-        "the rehearsal": cost.get("rehearsal_cpu_seconds"),
-        "training so far": cost.get("training_cpu_seconds"),
-    }
-    return [
-        Table.of(
-            "Forgetting and retraining",
-            [{"": name, "forgetting": of[0], "retraining": of[1]} for name, of in rows.items()],
-        ),
-        Table.of(
-            "For comparison",
-            [
-                {"": name, "CPU seconds": _seconds(spent)}
-                for name, spent in others.items()
-                if spent is not None
-            ],
-        ),
+    pairs = [{"": name, "forgetting": of[0], "retraining": of[1]} for name, of in rows.items()]
+    known = {"the rehearsal": "rehearsal_cpu_seconds", "training so far": "training_cpu_seconds"}
+    others = [
+        {"": name, "CPU seconds": _seconds(cost[key])}
+        for name, key in known.items()
+        if cost.get(key) is not None
     ]
+    return [Table.of("Forgetting and retraining", pairs), Table.of("For comparison", others)]
 
 
 def _seconds(value: float | None) -> str:

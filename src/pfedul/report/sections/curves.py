@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from pfedul.base.text import counted, percent
 from pfedul.report.blocks import Block, Gallery, Picture, Table
 from pfedul.report.material import Json, Material
-from pfedul.report.plots.curves import draw_distributions, draw_relearning, draw_roc
-from pfedul.report.sections.models import in_order
-from pfedul.report.style import legend_of
+from pfedul.report.plots import in_order, percent_tick
+from pfedul.report.style import INK, SERIES, legend_of, series_of
 
 _SQUARE = (340, 300)
+_SMALLEST_RATE = 1e-3
+_RATES = (1e-3, 1e-2, 1e-1, 1.0)
 
 
 def roc_curves(material: Material) -> Gallery:
@@ -42,7 +44,7 @@ def _roc(key: tuple[str, ...], rows: list[Json]) -> Picture:
         f"{model}: {percent(_found_at(curves[model], 0.01))} of members at 1 % false alarms"
         for model in in_order(curves)
     )
-    return Picture(f"ROC: {', '.join(key)}", summary, _SQUARE, partial(draw_roc, curves=curves))
+    return Picture(f"ROC: {', '.join(key)}", summary, _SQUARE, partial(_draw_roc, curves=curves))
 
 
 def _found_at(curve: tuple[Sequence[float], Sequence[float]], rate: float) -> float:
@@ -69,7 +71,7 @@ def _distribution(key: tuple[str, ...], rows: list[Json]) -> Picture:
         f"{row['model']}: members and non-members overlap by {percent(_overlap(row))}"
         for row in chosen
     )
-    draw = partial(draw_distributions, rows=chosen, signal=signal)
+    draw = partial(_draw_distributions, rows=chosen, signal=signal)
     return Picture(f"{signal} through: {surface}", summary, (340, 50 + 105 * len(chosen)), draw)
 
 
@@ -89,7 +91,7 @@ def relearn_blocks(material: Material) -> list[Block]:
         for model in in_order(curves)
     ]
     summary = "; ".join(f"{row['model']} {row['epochs']}" for row in rows)
-    draw = partial(draw_relearning, curves=curves, goal=goal)
+    draw = partial(_draw_relearning, curves=curves, goal=goal)
     figure = Picture("Accuracy while relearning", summary, _SQUARE, draw)
     caption = (
         f"Relearning the target's samples. The dotted line is the old accuracy ({percent(goal)}, "
@@ -103,3 +105,78 @@ def _epochs(count: int | None, curve: Sequence[float]) -> str:
     if count is None:
         return f"not within {counted(max(len(curve) - 1, 0), 'epoch')}"
     return counted(count, "epoch")
+
+
+# Drawings
+
+
+def _draw_roc(figure: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
+    """Model -> (false positive rates, true positive rates); the dotted line is guessing."""
+    axes = figure.add_subplot()
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.plot(_RATES, _RATES, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    for model in _candidate_last(curves):
+        fpr, tpr = (_above_zero(rates) for rates in curves[model])
+        axes.plot(fpr, tpr, drawstyle="steps-post", **_look(model))
+    for axis, set_ends in ((axes.xaxis, axes.set_xlim), (axes.yaxis, axes.set_ylim)):
+        set_ends(_SMALLEST_RATE, 1.06)
+        axis.set_ticks(_RATES, ["0.1 %", "1 %", "10 %", "100 %"])
+        axis.set_ticks([], minor=True)
+    axes.grid(linewidth=0.8)
+    axes.set_xlabel("false alarms (false positive rate)")
+    axes.set_ylabel("members found (true positive rate)")
+
+
+def _draw_relearning(figure: Any, curves: Mapping[str, Sequence[float]], goal: float) -> None:
+    """Model -> accuracy on the target's samples after 0, 1, 2 ... epochs; `goal` is dotted."""
+    axes = figure.add_subplot()
+    axes.axhline(goal, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    for model in _candidate_last(curves):
+        series = series_of(model)
+        dots = {"marker": series.marker, "markersize": 5, "markerfacecolor": series.fill}
+        axes.plot(range(len(curves[model])), curves[model], **dots, **_look(model))
+    axes.grid(linewidth=0.8)
+    axes.set_xlabel("epochs on the target's samples")
+    axes.set_ylabel("accuracy on them")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_formatter(percent_tick)
+
+
+def _candidate_last(models: Mapping[str, Any]) -> list[str]:
+    """The candidate is drawn on top of the others."""
+    return sorted(models, key=lambda model: (model == "candidate", model))
+
+
+def _look(model: str) -> dict[str, Any]:
+    series, width = series_of(model), 2.2 if model == "candidate" else 1.4
+    return {"color": series.colour, "linestyle": series.line, "linewidth": width}
+
+
+def _above_zero(rates: Sequence[float]) -> list[float]:
+    """A logarithmic axis has no zero: smaller rates are drawn below its lower end."""
+    return [max(rate, _SMALLEST_RATE / 10) for rate in rates]
+
+
+def _draw_distributions(figure: Any, rows: Sequence[Mapping[str, Any]], signal: str) -> None:
+    """Each row has model, edges, members and nonmembers; members are filled."""
+    panels = figure.subplots(len(rows), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    members, others = SERIES["members"], SERIES["nonmembers"]
+    for axes, row in zip(panels, rows, strict=True):
+        edges = row["edges"]
+        axes.stairs(row["members"], edges, fill=True, color=members.colour, alpha=0.75)
+        axes.stairs(row["nonmembers"], edges, color=others.colour, linewidth=1.4)
+        axes.set_title(row["model"], fontsize=11, loc="left", pad=3)
+        axes.yaxis.set_major_formatter(percent_tick)
+        axes.locator_params(axis="y", nbins=3)
+    _label_bins(panels[-1], rows[0]["edges"], signal)
+    figure.supylabel("share of samples", fontsize=11)
+
+
+def _label_bins(axes: Any, edges: Sequence[float], signal: str) -> None:
+    """Use a logarithmic axis if the bins grow, as those of losses do."""
+    axes.set_xlabel(signal)
+    if edges[0] > 0 and edges[-1] - edges[-2] > 2 * (edges[1] - edges[0]):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pfedul.base.text import number, span, with_interval
+from pfedul.report import plots
 from pfedul.report.blocks import Block, Gallery, Table, Text
 from pfedul.report.material import Json, Material
-from pfedul.report.plots.rows import Mark, PlotRow, Scale, rows_figure
-from pfedul.report.sections.comparison import FINDINGS
-from pfedul.report.sections.models import in_order, in_words, marks_of, model_cells, model_rows
 from pfedul.report.style import legend_of
+
+FINDINGS = {
+    "leak": "✗ leak",
+    "reduced leak": "◐ reduced leak",
+    "within": "✓ within the spread",
+    "below": "✗ below: over-forgotten",
+    "unclear": "? unclear",
+    "nothing to see": "○ nothing to see",
+}
+
+
+def finding_words(finding: str) -> str:
+    return FINDINGS.get(finding, finding)
+
 
 _KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answers", 1.0))
 
@@ -21,11 +33,11 @@ def distance_blocks(material: Material) -> list[Block]:
     if not rows:
         return []
     figures = tuple(
-        rows_figure(
+        plots.rows_figure(
             label[0].upper() + label[1:],
             "; ".join(f"{row['samples']} {with_interval(row[kind])}" for row in rows),
             [_distance_row(row, kind) for row in rows],
-            Scale(f"{label} (best: {best:g})", line=best),
+            plots.Scale(f"{label} (best: {best:g})", line=best),
         )
         for kind, label, best in _KINDS
     )
@@ -36,10 +48,10 @@ def distance_blocks(material: Material) -> list[Block]:
     return [Gallery(caption, figures, (*legend, "band")), _distance_table(rows)]
 
 
-def _distance_row(row: Json, kind: str) -> PlotRow:
+def _distance_row(row: Json, kind: str) -> plots.PlotRow:
     untouched, band = row.get("untouched") or {}, row.get("between_oracles")
-    marks = marks_of({"candidate": row[kind], "untouched": untouched.get(kind)})
-    return PlotRow(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
+    marks = plots.marks_of({"candidate": row[kind], "untouched": untouched.get(kind)})
+    return plots.PlotRow(row["samples"], marks, (band[kind][0], band[kind][1]) if band else None)
 
 
 def _distance_table(rows: Sequence[Json]) -> Table:
@@ -65,31 +77,29 @@ def backdoor_blocks(material: Material) -> list[Block]:
         return []
     text = (
         f"A sign was planted in the target's data that asks for the answer {found['label']}. "
-        f"Finding: {FINDINGS.get(found['finding'], found['finding'])}."
+        f"Finding: {finding_words(found['finding'])}."
     )
-    rows = model_rows(found["figures"])
-    scale = Scale("share of signs obeyed", percent=True)
-    figure = rows_figure("Backdoor success", in_words(found["figures"]), rows, scale)
-    legend = legend_of(found["figures"])
+    rows = plots.model_rows(found["figures"])
+    scale = plots.Scale("share of signs obeyed", percent=True)
+    figure = plots.rows_figure("Backdoor success", plots.in_words(found["figures"]), rows, scale)
     caption = "How often the planted sign works; the oracles show what chance does."
-    return [Text(text), Gallery(caption, (figure,), legend)]
+    return [Text(text), Gallery(caption, (figure,), legend_of(found["figures"]))]
 
 
 def single_clients(material: Material) -> Gallery:
     """The threshold attack through each remaining client's model."""
     known = {client: row["auc"] for client, row in material.clients.items() if row.get("auc")}
-    rows = [PlotRow(client, _auc_marks(auc)) for client, auc in known.items()]
+    rows = [plots.PlotRow(client, _auc_marks(auc)) for client, auc in known.items()]
     rows = sorted((row for row in rows if row.marks), key=lambda row: -row.marks[0].value)
     summary = "; ".join(f"{row.label} {number(row.marks[0].value)}" for row in rows)
-    scale = Scale("AUC of the threshold attack", line=0.5)
-    figure = rows_figure("Through each client's model, highest first", summary, rows, scale)
+    scale = plots.Scale("AUC of the threshold attack", line=0.5)
+    figure = plots.rows_figure("Through each client's model, highest first", summary, rows, scale)
     caption = "The same attack through each remaining client's model, without intervals."
-    names = [mark.series for row in rows for mark in row.marks]
-    return Gallery(caption, (figure,) if rows else (), legend_of(names))
+    return Gallery(caption, (figure,) if rows else (), legend_of(plots.drawn_series(rows)))
 
 
-def _auc_marks(auc: Mapping[str, float | None]) -> tuple[Mark, ...]:
-    return marks_of({name: {"value": auc.get(name)} for name in in_order(auc)})
+def _auc_marks(auc: Mapping[str, float | None]) -> tuple[plots.Mark, ...]:
+    return plots.marks_of({name: {"value": auc.get(name)} for name in plots.in_order(auc)})
 
 
 def measures_table(material: Material) -> Table:
@@ -100,7 +110,7 @@ def measures_table(material: Material) -> Table:
         groups.setdefault((*where, number(row.get("best"), 2)), {})[row["model"]] = row
     names = ("surface", "attack", "measure", "samples", "best")
     rows = [
-        dict(zip(names, where, strict=True)) | model_cells(models)
+        dict(zip(names, where, strict=True)) | plots.model_cells(models)
         for where, models in groups.items()
     ]
     return Table.of("Further measures, shown and not judged", rows, words=4)

@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pfedul.base.text import counted, extent, joined, number, span
 from pfedul.report.blocks import Banner, Tile
 from pfedul.report.material import NO_EVIDENCE, NOTHING_AT_ALL, Material
 from pfedul.report.sections.cost import cheaper
 
+TONES = {
+    "forgotten": "good",
+    "partly forgotten": "mixed",
+    "not forgotten": "bad",
+    "over-forgotten": "bad",
+}
+"""Verdicts that are shown in another tone than "unknown"."""
 
-@dataclass(frozen=True)
-class Word:
-    """A verdict: the tone it is shown in, and what it means."""
-
-    tone: str
-    meaning: str
-
-
-WORDS = {
-    "forgotten": Word(
-        "good",
-        "No test can distinguish the outcome from retraining without the client: it lies within "
-        "the spread of retraining.",
-    ),
-    "partly forgotten": Word(
-        "mixed",
-        "Attackers learn less about the client than before, but more than after retraining.",
-    ),
-    "not forgotten": Word(
-        "bad", "The client's samples can be recognised as well as before, or nearly so."
-    ),
-    "over-forgotten": Word(
-        "bad",
-        "The client's samples stand out for being forgotten too hard: that, too, gives away who "
-        "was there.",
-    ),
-    "nothing measurable to forget": Word(
-        "unknown",
-        "Even the model before the removal gave nothing away that these tests could see.",
-    ),
-    "not enough evidence": Word(
-        "unknown",
-        "The tests cannot distinguish forgotten from not forgotten; more evidence is needed.",
-    ),
+MEANINGS = {
+    "forgotten": "No test can distinguish the outcome from retraining without the client: it lies "
+    "within the spread of retraining.",
+    "partly forgotten": "Attackers learn less about the client than before, but more than after "
+    "retraining.",
+    "not forgotten": "The client's samples can be recognised as well as before, or nearly so.",
+    "over-forgotten": "The client's samples stand out for being forgotten too hard: that, too, "
+    "gives away who was there.",
+    "nothing measurable to forget": "Even the model before the removal gave nothing away that "
+    "these tests could see.",
+    "not enough evidence": "The tests cannot distinguish forgotten from not forgotten; more "
+    "evidence is needed.",
 }
 
 _APART = "There is evidence, but it is about other tensors than those in the run."
@@ -59,11 +43,10 @@ def banner(material: Material) -> Banner:
         return _of_other_tensors(material)
     verdict = material.evidence.get("verdict") or {}
     spoken = str(verdict.get("verdict", "not enough evidence"))
-    known = WORDS.get(spoken, WORDS["not enough evidence"])
     return Banner(
-        tone=known.tone,
+        tone=TONES.get(spoken, "unknown"),
         word=spoken,
-        meaning=known.meaning,
+        meaning=MEANINGS.get(spoken, MEANINGS["not enough evidence"]),
         sentence=str(verdict.get("sentence", "")),
         standing=standing(material),
         claimed=tuple(verdict.get("reasons") or ()),

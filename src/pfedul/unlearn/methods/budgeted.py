@@ -293,7 +293,7 @@ def _fitted(rounds: Sequence[MeasuredRound]) -> tuple[float, float]:
 
 BUDGETED_RETRAIN = Method(
     name="budgeted-retrain",
-    summary="train anew without the targets for no longer than pFedUL takes",
+    summary="train from scratch without the targets for no longer than pFedUL takes",
     unlearn=unlearn,
     about=About(
         paper="a control",

@@ -7,6 +7,7 @@ starts from. Only the last round is undone: what the targets did earlier is in e
 from __future__ import annotations
 
 from pfedul.base.registry import NoOptions
+from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.records.uploads import last_upload
 from pfedul.server.mean import StreamingMean
@@ -16,11 +17,9 @@ from pfedul.unlearn.context import Context
 
 def unlearn(ctx: Context, _options: NoOptions) -> Result:
     mean = StreamingMean(dict(ctx.shared))
-    for client in _of_last_round(ctx, ctx.remaining):
-        upload = ctx.record(last_upload, client)
-        assert upload is not None
-        mean.add(upload[1], ctx.samples(client))
-    idle = set(ctx.targets) - set(_of_last_round(ctx, ctx.targets))
+    for client, upload in _of_last_round(ctx, ctx.remaining).items():
+        mean.add(upload, ctx.samples(client))
+    idle = set(ctx.targets) - _of_last_round(ctx, ctx.targets).keys()
     notes = [f"{name}: did not take part in the last round" for name in sorted(idle)]
     return Result(mean.result(), notes=tuple(notes))
 
@@ -29,14 +28,15 @@ def check(ctx: Context, _options: NoOptions) -> None:
     ctx.require_record("uploads")
     if not _of_last_round(ctx, ctx.remaining):
         raise PfedulError(
-            "Nobody but the targets took part in the last round, so that no mean is left without "
+            "Nobody but the targets took part in the last round, so no mean is left without "
             "them; train on, or choose another method."
         )
 
 
-def _of_last_round(ctx: Context, clients: tuple[str, ...]) -> list[str]:
+def _of_last_round(ctx: Context, clients: tuple[str, ...]) -> dict[str, Tensors]:
+    """What each of these clients sent in the last round, if it took part in it."""
     uploads = {client: ctx.record(last_upload, client) for client in clients}
-    return [client for client, upload in uploads.items() if upload and upload[0] == ctx.rounds]
+    return {c: upload[1] for c, upload in uploads.items() if upload and upload[0] == ctx.rounds}
 
 
 EXCLUSION = Method(

@@ -116,7 +116,7 @@ def check(ctx: Context, _options: FedEraserOptions) -> None:
     if any(ctx.record(first_upload, client) is None for client in first):
         raise PfedulError(
             "The norms record was erased with an earlier request (--forget-records all, or a "
-            "method that trains anew), and FedEraser replays training from round 1; choose another "
+            "method that starts over), and FedEraser replays training from round 1; choose another "
             "method ('pfedul methods')."
         )
     ctx.require_record("norms")

@@ -12,7 +12,7 @@ hold the target, for whoever drops the adapter. `pfedul.adapters` has the revers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -59,14 +59,8 @@ class FusedOptions:
 
 def unlearn(ctx: Context, options: FusedOptions) -> Result:
     chosen = critical_layers(ctx, options)
-    how = AdapterTraining(
-        adapter=options.adapter,
-        density=options.density,
-        rank=options.rank,
-        seed=ctx.generator("adapter").initial_seed(),
-        epochs=options.epochs,
-        lr=options.lr,
-    )
+    seed = ctx.generator("adapter").initial_seed()
+    how = options_from(AdapterTraining, {**asdict(options), "seed": seed})
     values = trained_values(ctx, how, chosen, options.rounds)
     merged = apply_adapter(dict(ctx.shared), Adapter(how, values)).merged
     return Result(ctx.tied(merged), notes=(f"the adapter is on {', '.join(chosen)}",))
@@ -132,7 +126,7 @@ def trained_values(
 def check(ctx: Context, _options: FusedOptions) -> None:
     if not candidates(ctx):
         raise PfedulError(
-            "None of the shared tensors is a matrix, so that there is nothing to put an adapter "
+            "None of the shared tensors is a matrix, so there is nothing to put an adapter "
             "on; choose another method ('pfedul methods')."
         )
 

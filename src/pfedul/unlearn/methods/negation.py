@@ -123,7 +123,7 @@ def _notes(layer: FirstLayer, before: Tensors, after: Tensors) -> tuple[str, ...
         f"{likeness:+.2f}: -1 is the negation as it was, toward +1 it was undone"
     ]
     if likeness > 0:
-        notes.append("NoT: re-training has turned the sign back, so that little was unlearned")
+        notes.append("NoT: re-training has turned the sign back, so little was unlearned")
     if layer.alone:
         notes.append("NoT: no other shared layer has a weight matrix to repair it with")
     return tuple(notes)

@@ -63,7 +63,7 @@ class PGAOptions:
 def unlearn(ctx: Context, options: PGAOptions) -> Result:
     uploads = _uploads(ctx)
     idle = ", ".join(target for target in ctx.targets if target not in uploads)
-    nothing = "took part in no round, so that there is nothing to take back"
+    nothing = "took part in no round, so there is nothing to take back"
     notes = [f"PGA: {idle} {nothing}"] if idle else []
     if not uploads:
         return Result(ctx.shared, notes=tuple(notes))
@@ -96,7 +96,8 @@ def last_round(ctx: Context, uploads: Uploads) -> tuple[dict[str, int], int]:
 
     No targets, if the tensors are not such a mean: another request has changed them since.
     """
-    if ctx.history(digest_of, SHARED_FILE) != ctx.history(mean_digest, ctx.rounds):
+    mean = ctx.history(mean_digest, ctx.rounds)
+    if ctx.history(digest_of, SHARED_FILE) != mean:
         return {}, 0
     there = ctx.history(participants_of, ctx.rounds)
     took_part = [target for target, (at, _) in uploads.items() if at == ctx.rounds]

@@ -129,7 +129,7 @@ def result_of(ctx: Context, made: Run, *notes: str) -> Result:
 
 RETRAIN = Method(
     name="retrain",
-    summary="train anew from the initial tensors without the targets",
+    summary="train again from the initial tensors without the targets",
     unlearn=unlearn,
     about=About(
         paper="the reference of all papers",

@@ -77,7 +77,7 @@ def _covered(ctx: Context, start: Tensors, rounds: int) -> str:
     if rounds and parts:
         return (
             f"{words} the parameters of the noised start alone: the {rounds} rounds after it train "
-            f"through {' and '.join(parts)} that come from rounds with the target, so that neither "
+            f"through {' and '.join(parts)} that come from rounds with the target, so neither "
             "the shared tensors nor personal parts as they are now are covered"
         )
     limits = [_STATISTICS] if moved else []
@@ -117,7 +117,7 @@ def _limits(ctx: Context) -> Sequence[str]:
     older = ctx.history(joined_before, begun) & set(ctx.targets)
     if older:
         notes.append(
-            f"psi began anew after round {begun}, with an earlier request: what "
+            f"psi began again after round {begun}, with an earlier request: what "
             f"{', '.join(sorted(older))} did before is in every model, and no bound holds for it"
         )
     return notes

@@ -26,10 +26,10 @@ from pfedul.unlearn.pfedul.plan import plan_exclusion, plan_removal
 from pfedul.unlearn.pfedul.result import Plan, PlanOptions
 from pfedul.unlearn.pfedul.scores import layer_scores
 
-NEVER_TOOK_PART = "took part in no round since records began, so that nothing is corrected"
+NEVER_TOOK_PART = "took part in no round since records began, so nothing is corrected"
 NOBODY_TO_COMPARE = (
-    "nobody else took part in a round since records began, so that nothing can be attributed: "
-    "the shared tensors are the targets' work alone and should be trained anew"
+    "nobody else took part in a round since records began, so nothing can be attributed: "
+    "the shared tensors are the targets' work alone and should be trained again"
 )
 
 

@@ -1,10 +1,7 @@
 """From a Fisher record to a plan: stages 1 and 2 of the paper (Eq. 6 to 11, Algorithm 1).
 
-Nothing here knows of a run folder, a server or an engine: plain dictionaries
-of tensors go in, a plan comes out, and nothing is changed on the way. With
-several targets their Fisher is summed, and so are scores and directions. After a
-removal the record has no target any more, so the next plan is made from the
-clients that remain.
+Nothing here knows of a run: plain dictionaries of tensors go in, a plan comes out, and nothing is
+changed on the way. With several targets their Fisher is summed, and so are scores and directions.
 """
 
 from __future__ import annotations

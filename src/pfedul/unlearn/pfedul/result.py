@@ -20,28 +20,26 @@ class PlanOptions:
     intensity for every chosen layer, and another choice of layers.
     """
 
-    alpha: float = option(0.5, "a layer is chosen above mean + alpha * deviation", at_least=0)
+    alpha: float = option(
+        0.5, "A layer is chosen above mean + alpha * deviation of the scores.", at_least=0
+    )
     correction: str = option(
-        "paper", "how chosen layers are corrected, with its options", registry=CORRECTIONS
+        "paper", "How chosen layers are corrected, with its options.", registry=CORRECTIONS
     )
     scores: str = option(
-        "fisher",
-        "'uniform': every layer is corrected, with the mean score",
-        choices=("fisher", "uniform"),
+        "fisher", "'uniform': every layer, without attribution.", choices=("fisher", "uniform")
     )
     intensity: str = option(
-        "adaptive",
-        "'uniform': the chosen layers are corrected with their mean score",
-        choices=("adaptive", "uniform"),
+        "adaptive", "'uniform': every chosen layer alike.", choices=("adaptive", "uniform")
     )
     layers: str = option(
         "high",
-        "as many 'low' or 'random' layers as are high, or 'all' with their own scores",
+        "Which layers: as many low or random ones as are high, or all.",
         choices=("high", "low", "random", "all"),
     )
-    at_least: int = option(0, "number of layers to choose at least", at_least=0)
+    at_least: int = option(0, "Choose at least so many layers.", at_least=0)
     fisher_noise: float = option(
-        0.0, "noise on every client's Fisher as it is read, relative to its size", at_least=0
+        0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
     )
     seed: int = option(0, "seed of random layers and of the noise", at_least=0)
 

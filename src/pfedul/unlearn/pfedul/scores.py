@@ -1,10 +1,8 @@
 """How much of each layer is the target's, and which layers are chosen: Eq. 6 to 8.
 
-I_l is the target's share of the L1 norm of the Fisher of all clients present,
-over the tensors of a layer together. The threshold is the mean of the scores
-plus alpha population standard deviations; a layer is chosen above it. A layer's
-weight is the score that its correction is given: I_l, unless an ablation
-(Section 4) replaces it.
+I_l is the target's share of the L1 norm of the Fisher of all clients present, over the tensors of
+a layer together. A layer's weight is the score that its correction is given: I_l, unless an
+ablation (Section 4) replaces it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Lens:
         logits = functional_call(self.model, chosen, (x,))
         if not self._features:
             raise PfedulError(
-                f"The head '{self.head}' is not called with one tensor, so that there are no "
+                f"The head '{self.head}' is not called with one tensor, so there are no "
                 "features to compare; choose another method ('pfedul methods')."
             )
         return Observation(logits, self._features[-1], tuple(self._maps))

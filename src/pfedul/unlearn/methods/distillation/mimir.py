@@ -82,7 +82,7 @@ class PromptFitting:
     """`head`: under which module; `lr`: that of training unless given.
 
     `whole`: on the model that the client itself uses, which in Ditto is its local one, and
-    not on the shared tensors beside its personal part.
+    not on the shared tensors next to its personal part.
     """
 
     head: str

@@ -133,7 +133,7 @@ def notes(ctx: Context, options: DistilOptions, gates: Gates) -> tuple[str, ...]
     found = []
     if options.student_init == "warm" and not _features_differ(ctx, gates):
         found.append(
-            "under this condition the features of the targets are those of all others, so that "
+            "under this condition the features of the targets are those of all others, so "
             "there was nothing to forget by: shared tensors are as they were, but for rounding"
         )
     without = [client for client in ctx.targets if gates and client not in gates]

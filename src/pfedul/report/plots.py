@@ -1,19 +1,22 @@
-"""Dots with intervals in named rows: tests, clients, distances."""
+"""Figures of models as dots with intervals in named rows: tests, clients, distances."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pfedul.base.text import shortened
+from pfedul.base.text import extent, shortened, typeset, with_interval
 from pfedul.report.blocks import Picture
-from pfedul.report.plots.curves import percent_tick
-from pfedul.report.style import BAND, GRID, INK, SERIES
+from pfedul.report.material import Json
+from pfedul.report.style import BAND, GRID, INK, SERIES, series_of
 
-PANEL_WIDTH = 340
+_WIDTH = 340
 _ROW_HEIGHT, _ROW_HEIGHT_SHARED, _FRAME_HEIGHT = 21, 34, 56
+
+ModelFigures = Mapping[str, Json | None]
+"""A figure for each model: candidate, oracles, untouched."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,63 @@ class Scale:
     linked: bool = False
 
 
+def in_order(models: Iterable[str]) -> list[str]:
+    """Candidate, untouched, then the oracles in their order.
+
+    >>> in_order(["oracle 10", "oracle 2", "untouched", "candidate"])
+    ['candidate', 'untouched', 'oracle 2', 'oracle 10']
+    """
+    first = {"candidate": 0, "untouched": 1, "fresh": 3}
+    return sorted(models, key=lambda model: (first.get(model, 2), len(model), model))
+
+
+def marks_of(figures: ModelFigures) -> tuple[Mark, ...]:
+    """A mark for each model that was measured, in the order given.
+
+    >>> [mark.series for mark in marks_of({"candidate": {"value": 0.5}, "untouched": None})]
+    ['candidate']
+    """
+    return tuple(
+        Mark(series_of(model).name, figure["value"], figure.get("interval"))
+        for model, figure in figures.items()
+        if figure is not None and figure.get("value") is not None
+    )
+
+
+def model_rows(figures: ModelFigures) -> list[PlotRow]:
+    """A row for each model that was measured."""
+    rows = [PlotRow(model, marks_of({model: figures[model]})) for model in in_order(figures)]
+    return [row for row in rows if row.marks]
+
+
+def drawn_series(rows: Iterable[PlotRow]) -> list[str]:
+    return [mark.series for row in rows for mark in row.marks]
+
+
+def model_cells(figures: ModelFigures) -> dict[str, str]:
+    """Candidate, oracles from the smallest to the largest, untouched, for a table."""
+    oracles = [mark.value for mark in marks_of(figures) if mark.series == "oracle"]
+    return {
+        "candidate": with_interval(figures.get("candidate")),
+        "oracles": extent(oracles),
+        "untouched": with_interval(figures.get("untouched")),
+    }
+
+
+def in_words(figures: ModelFigures) -> str:
+    """Every model with its figure, as text."""
+    return "; ".join(f"{model} {with_interval(figures[model])}" for model in in_order(figures))
+
+
+# Drawings
+
+
 def rows_figure(
     title: str, summary: str, rows: Sequence[PlotRow], scale: Scale, remark: str = ""
 ) -> Picture:
     """A picture of these rows, as high as they need."""
     each = _ROW_HEIGHT_SHARED if any(_is_crowded(row) for row in rows) else _ROW_HEIGHT
-    size = PANEL_WIDTH, _FRAME_HEIGHT + each * len(rows)
+    size = _WIDTH, _FRAME_HEIGHT + each * len(rows)
     draw = partial(_draw, rows=tuple(rows), scale=scale)
     return Picture(title, summary, size, draw, remark=remark)
 
@@ -125,3 +179,12 @@ def common_ends(rows: Sequence[PlotRow], at_least: tuple[float, float]) -> tuple
     low, high = min([*ends, *bands, at_least[0]]), max([*ends, *bands, at_least[1]])
     room = 0.025 * (high - low)
     return round(low - room, 6), round(high + room, 6)
+
+
+def percent_tick(value: float, _place: int | None = None) -> str:
+    """A share in per cent, with as many digits as the tick needs.
+
+    >>> percent_tick(0.875), percent_tick(0.9)
+    ('87.5 %', '90 %')
+    """
+    return typeset(f"{round(100 * value, 6):g} %")

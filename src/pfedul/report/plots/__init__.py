@@ -1,1 +1,0 @@
-"""Drawing functions: each gets an empty figure or axes and data."""
