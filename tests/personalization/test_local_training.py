@@ -114,7 +114,7 @@ def rates(**cosine) -> list[float]:
     weight, seen = nn.Parameter(torch.zeros(())), [0.0]
 
     def after_step() -> bool:
-        seen.append(-float(weight))
+        seen.append(-weight.item())
         return False
 
     training = LocalTraining(1, 8, 0.1, 0.0, cosine=True, **cosine)
