@@ -12,11 +12,9 @@ from threadpoolctl import threadpool_limits
 
 @cache
 def warm_up() -> None:
-    """One step on one number, thrown away."""
+    """One gradient of one number, thrown away."""
     weight = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
     torch.autograd.backward((weight * 2.0).sum())
-    optimizer.step()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.sgd import sgd
 
 from pfedul.base.tensors import load_tensors, read_tensors
 from pfedul.data.samples import Samples, TensorSamples
@@ -62,21 +62,19 @@ def run_sgd(
     epochs = training.epochs if epochs is None else epochs
     if not parameters:  # the model's author froze all of them: there is nothing to train
         return mean_loss(model, samples)
-    optimizer = torch.optim.SGD(
-        parameters, training.lr, training.momentum, weight_decay=training.weight_decay
-    )
-    schedule = _schedule(optimizer, len(samples), training, epochs)
+    descent = Descent(parameters, training)
+    rate = _rates(len(samples), training, epochs)
     total, seen = torch.zeros(()), 0
-    for indices in batches(len(samples), training.batch_size, epochs, training.steps):
+    for step, indices in enumerate(
+        batches(len(samples), training.batch_size, epochs, training.steps)
+    ):
         x, y = samples.batch(indices)
-        optimizer.zero_grad(set_to_none=True)
+        descent.clear()
         loss = loss_of(model(x), y)
         torch.autograd.backward(loss)
         if adjust_gradients is not None:
             adjust_gradients()
-        optimizer.step()
-        if schedule is not None:
-            schedule.step()
+        descent.step(rate(step))
         total += loss.detach() * len(y)
         seen += len(y)
         if after_step is not None and after_step():
@@ -84,15 +82,47 @@ def run_sgd(
     return float(total) / max(seen, 1)
 
 
-def _schedule(
-    optimizer: torch.optim.Optimizer, count: int, training: LocalTraining, epochs: int
-) -> LambdaLR | None:
+class Descent:
+    """SGD with momentum, the bits of `torch.optim.SGD`.
+
+    That class imports torch's compiler at its first step, a second in every process.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], training: LocalTraining) -> None:
+        self._parameters = parameters
+        self._momentum, self._decay = training.momentum, training.weight_decay
+        self._buffers: dict[int, Tensor | None] = {}
+
+    def clear(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        moved = {place: p for place, p in enumerate(self._parameters) if p.grad is not None}
+        buffers = [self._buffers.get(place) for place in moved]
+        sgd(
+            list(moved.values()),
+            [p.grad for p in moved.values() if p.grad is not None],
+            buffers,
+            lr=rate,
+            momentum=self._momentum,
+            weight_decay=self._decay,
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+        )
+        self._buffers.update(zip(moved, buffers, strict=True))
+
+
+def _rates(count: int, training: LocalTraining, epochs: int) -> Callable[[int], float]:
+    """The rate of each step."""
     if not training.cosine:
-        return None
-    batches = epochs * count_batches(count, training.batch_size)
-    own = min(batches, training.steps or batches)
+        return lambda _step: training.lr
+    every = epochs * count_batches(count, training.batch_size)
+    own = min(every, training.steps or every)
     before, whole = (training.part - 1) * own, training.parts * own
-    return LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * (before + step) / whole)) / 2)
+    return lambda step: training.lr * (1 + math.cos(math.pi * (before + step) / whole)) / 2
 
 
 @torch.no_grad()
