@@ -20,12 +20,6 @@ STRONG = {"correction": "trust-region:clip=0.3"}
 REPAIRED = {**STRONG, "repair_rounds": 2}
 
 
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    """A kill loses nothing that was written; only a power cut would."""
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """A trained run."""
