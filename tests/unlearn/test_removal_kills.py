@@ -20,12 +20,6 @@ REPAIRED = {"correction": "exclude", "repair_rounds": 3, "repair": "distil"}
 """With the record of contributions, which the rounds change as well."""
 
 
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    """A kill loses nothing that was written; only a power cut would."""
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """A trained run."""
