@@ -137,7 +137,7 @@ def _remove(removal: Removal) -> None:
         shared_sha256_before=str(sha256_before),
         shared_sha256_after=sha256_after,
         not_recalibrated=(*recalibrated.missing, *removal.away) if recalibrating else (),
-        notes=(*removal.notes, *result.notes, *_repair_notes(removal, repair)),
+        notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
         state_sha256_after=run.store.state_digest(),
     )
     _commit(removal, outcome, recalibrated.shared)
@@ -223,10 +223,12 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     return repair, shared
 
 
-def _repair_notes(removal: Removal, repair: Repair) -> tuple[str, ...]:
+def _repair_notes(removal: Removal, result: Result, repair: Repair) -> tuple[str, ...]:
     if not repair.rounds:
         return ()
-    return (*repair.notes(removal.options.excludes), *repair.ctx.account.notes())
+    corrected = result.plan is not None and bool(result.plan.corrected)
+    excluded = corrected and removal.options.excludes
+    return (*repair.notes(excluded), *repair.ctx.account.notes())
 
 
 # What follows stage 3

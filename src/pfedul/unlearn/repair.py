@@ -51,29 +51,18 @@ class Repair:
         shutil.rmtree(ctx.notebook.folder / _place(number), ignore_errors=True)
         groups = ctx.clusters.groups(ctx.present(ctx.remaining))
         for cluster, group in groups.items():
-            first = cluster == min(groups)
-            own = self._mean(number, group, *self._views(before, cluster), same_round=not first)
+            own = self._mean(number, cluster, group, before, same_round=cluster > min(groups))
             after = ctx.clusters.put(after, cluster, own)
         return after
 
-    def _views(self, shared: Tensors, cluster: int) -> tuple[Tensors, Tensors]:
-        """What a cluster is sent: the shared tensors, and those of the teacher."""
-        clusters, old = self.ctx.clusters, self.ctx.shared
-        return clusters.view(shared, cluster), (
-            clusters.view(old, cluster) if self.kind == DISTIL else {}
-        )
-
     def _mean(
-        self,
-        number: int,
-        clients: Sequence[str],
-        before: Tensors,
-        teacher: Tensors,
-        same_round: bool,
+        self, number: int, cluster: int, clients: Sequence[str], shared: Tensors, same_round: bool
     ) -> Tensors:
-        ctx, mean = self.ctx, StreamingMean(before)
-        how = SharedTraining(part=number, parts=self.rounds)
-        what = _WORK[self.kind]
+        """The mean of what the clients of a cluster send; a teacher goes with the task."""
+        ctx, view = self.ctx, self.ctx.clusters.view
+        before, mean = view(shared, cluster), StreamingMean(view(shared, cluster))
+        teacher = view(ctx.shared, cluster) if self.kind == DISTIL else {}
+        how, what = SharedTraining(part=number, parts=self.rounds), _WORK[self.kind]
         for reply in ctx.ask(what, clients, before, how, teacher, same_round=same_round):
             mean.add(reply.shared, reply.samples)
             if self.recorded:
