@@ -89,7 +89,8 @@ def methods_page() -> str:
         "`pfedul forget RUN --client ID --method NAME`, with options as `NAME:key=value,...`.\n"
         "Every method changes shared tensors only; the target's personal part and records are\n"
         "erased, and the others' personal parts stay bit for bit as they are unless the method\n"
-        "starts over or `--recalibrate` is given (`pfedul` always recalibrates). How each was\n"
+        "starts over, or they recalibrate: after `--recalibrate` or repair rounds, and always\n"
+        "with `pfedul`, `old-heads`, `ct`, `fedmemprune` and `recalibration`. How each was\n"
         "adapted and checked: [methods-notes.md](methods-notes.md).\n"
     )
     options = "\n## Options\n\n" + _markdown(option_rows())

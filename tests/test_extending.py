@@ -19,6 +19,18 @@ def blocks(language: str) -> str:
     return "\n\n".join(re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL))
 
 
+COMMANDS = """
+import contextlib, io, json, sys
+from pfedul.cli import main
+results = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        main([*words, "--json"], standalone_mode=False)
+    results.append(json.loads(printed.getvalue()))
+print(json.dumps(results))
+"""
+
+
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
     """`pfedul` with the page's package installed; results as JSON."""
@@ -34,43 +46,44 @@ def shell(tmp_path_factory):
     (info / "entry_points.txt").write_text("\n".join(lines))
     path = os.pathsep.join([str(folder), *sys.path])
 
-    def run(*words: str) -> dict:
-        command = [sys.executable, "-m", "pfedul", *words, "--json"]
-        ended = subprocess.run(
-            command,
+    def run(*commands: list[str]) -> list[dict]:
+        """Several commands in one process, as each start imports torch."""
+        done = subprocess.run(
+            [sys.executable, "-c", COMMANDS, json.dumps(commands)],
             env={**os.environ, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert ended.returncode == 0, ended.stderr
-        return json.loads(ended.stdout)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     return run
 
 
 @pytest.fixture(scope="module")
 def trained(shell, tmp_path_factory):
-    run = tmp_path_factory.mktemp("extended") / "run"
+    """A run with own data, model, partition and personalisation; its status."""
+    run = str(tmp_path_factory.mktemp("extended") / "run")
     choices = ("--data", "blobs", "--model", "linear", "--partition", "halves")
-    further = ("--personalization", "fedlast", "--clients", "4", "--rounds", "3", "--workers", "2")
-    shell("train", str(run), *choices, *further, "--engine", "processes")
-    return run
+    further = ("--personalization", "fedlast", "--clients", "4", "--rounds", "3")
+    engine = ("--engine", "processes", "--workers", "1")
+    return run, shell(["train", run, *choices, *further, *engine], ["status", run])[1]
 
 
 def test_every_entry_is_listed(shell):
-    names = {row["name"] for row in shell("methods")["methods"]}
-    assert "fade" in names
-    assert "linear" in {row["name"] for row in shell("models")["models"]}
-    listed = shell("datasets")
-    assert "blobs" in {row["name"] for row in listed["datasets"]}
-    assert "halves" in {row["name"] for row in listed["partitions"]}
-    rows = shell("personalizations")["personalizations"]
-    assert "fedlast" in {row["name"] for row in rows}
+    lists = ("methods", "models", "personalizations")
+    *listed, data = shell(*([name] for name in lists), ["datasets"])
+    names = [{row["name"] for row in part[name]} for part, name in zip(listed, lists, strict=True)]
+    assert "fade" in names[0]
+    assert "linear" in names[1]
+    assert "fedlast" in names[2]
+    assert "blobs" in {row["name"] for row in data["datasets"]}
+    assert "halves" in {row["name"] for row in data["partitions"]}
 
 
-def test_own_entries_train_a_run(shell, trained):
-    status = shell("status", str(trained))
+def test_own_entries_train_a_run(trained):
+    _, status = trained
     assert status["personalization"] == "fedlast"
     samples = [client["train_samples"] for client in status["clients"]]
     assert samples[0] > 2 * samples[1], "the first client has half of all samples and more"
@@ -78,15 +91,14 @@ def test_own_entries_train_a_run(shell, trained):
 
 def test_an_own_method_that_asks_clients_is_compared_rehearsed_and_used(shell, trained):
     """In this order: forgetting erases what the others need."""
-    compared = shell(
-        "compare", str(trained), "--client", "client-01", "--methods", "fade,none", "--oracles", "2"
+    of = (trained[0], "--client", "client-01")
+    compared, audit, outcome = shell(
+        ["compare", *of, "--methods", "fade,none", "--oracles", "2"],
+        ["rehearse", *of, "--method", "fade", "--level", "quick"],
+        ["forget", *of, "--method", "fade", "--yes"],
     )
     failures = {cell["label"]: cell["failure"] for cell in compared["cells"]}
     assert failures["fade"] is None
-    audit = shell(
-        "rehearse", str(trained), "--client", "client-01", "--method", "fade", "--level", "quick"
-    )
     assert "margin" in json.dumps(audit), "the own attack is a part of the evidence"
-    outcome = shell("forget", str(trained), "--client", "client-01", "--method", "fade", "--yes")
     assert outcome["rounds"] == 1
     assert outcome["rehearsal"]["holds"], "the rehearsal ended with the same hashes"

@@ -243,16 +243,18 @@ def test_a_client_is_forgotten_even_if_nobody_else_answers(operate, grid):
     assert [row["client"] for row in read_status(operate.run)["clients"]] == ["c0", "c2"]
 
 
-def test_repair_ends_even_if_a_node_is_lost_on_the_way(operate, grid):
+def test_repair_does_without_a_node_that_is_lost_on_the_way(operate, grid):
     operate("train")
 
-    def gone_after_recalibration(kind, content):
-        return content if kind == "train.recalibrate" else None
+    def not_there_for_repair(kind, content):
+        return None if kind == "train.work" else content
 
-    grid.of("c2").spoil = gone_after_recalibration
+    grid.of("c2").spoil = not_there_for_repair
     found = operate("forget", client="c1", repair_rounds=1)
     assert found["rounds"] == 1
-    assert sorted(found["after"]) == ["c0"]
+    assert sorted(found["after"]) == ["c0", "c2"]
+    assert found["not_recalibrated"] == []
+    assert found["notes"][-1].startswith("replies of 1 client were refused")
     assert read_status(operate.run)["requests"][0]["status"] == "done"
     operate("train", rounds=4)
 

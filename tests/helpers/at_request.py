@@ -13,7 +13,7 @@ from pfedul.unlearn.witness import Watch
 
 
 def context_on(federation: Federation, *targets: str) -> Context:
-    request = Request(1, targets, {}, "", PENDING, 0, None)
+    request = Request(1, targets, {}, "", PENDING, None)
     return context_of(Removal(federation, request, ForgetOptions(), (), Watch(Stages(federation))))
 
 

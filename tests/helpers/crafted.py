@@ -49,6 +49,6 @@ def _commit(run: Run, number: int, replies: list[Reply]) -> None:
     accepted = [Accepted(reply.client, reply.samples, 0.0, 0.0, 0.0) for reply in replies]
     result = RoundResult(number, shared, accepted, [])
     cost = {"seconds": 0.0, "record_seconds": 0.0}
-    run.store.keep(round_rows(result, sha256, None, cost))
+    run.store.keep(round_rows(result, sha256, cost))
     run.store.commit()
     run.shared, run.rounds = shared, number

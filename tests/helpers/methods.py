@@ -24,6 +24,10 @@ SPECS = {
     "exclusion": "exclusion",
     "one-more-round": "one-more-round",
     "budgeted-retrain": "budgeted-retrain:rounds=1,steps=2",
+    "old-heads": "old-heads:rounds=2",
+    "ct": "ct:rounds=2",
+    "fedmemprune": "fedmemprune:rounds=2",
+    "recalibration": "recalibration",
 }
 """Name -> the method as the property tests ask for it."""
 

@@ -1,5 +1,8 @@
 """Local training: batches, frozen parts, cached features."""
 
+import math
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -105,6 +108,32 @@ def test_parameters_that_the_author_froze_stay_frozen():
     train_head(model, "head", samples(6), LocalTraining(), 1)
     assert not model.body[0].weight.requires_grad
     assert model.body[0].bias.requires_grad
+
+
+def rates(**cosine) -> list[float]:
+    """The rate of each step: a slope of one moves the weight by just that."""
+    weight, seen = nn.Parameter(torch.zeros(())), [0.0]
+
+    def after_step() -> bool:
+        seen.append(-weight.item())
+        return False
+
+    training = LocalTraining(1, 8, 0.1, 0.0, cosine=True, **cosine)
+    run_sgd(
+        lambda _x: weight,
+        [weight],
+        samples(24),
+        training,
+        loss_of=lambda output, _labels: output,
+        after_step=after_step,
+    )
+    return [after - before for before, after in pairwise(seen)]
+
+
+def test_a_cosine_over_parts_goes_on_where_the_part_before_ended():
+    expected = [0.05 * (1 + math.cos(math.pi * step / 6)) for step in range(6)]
+    assert rates(part=1, parts=2) + rates(part=2, parts=2) == pytest.approx(expected)
+    assert rates() == pytest.approx([0.1, 0.075, 0.025])
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

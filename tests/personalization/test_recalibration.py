@@ -154,6 +154,39 @@ def test_the_rate_of_a_thorough_head_falls_along_a_cosine():
     torch.testing.assert_close(head, expected.head.weight.detach())
 
 
+@pytest.mark.parametrize("name", ["fedper", "fedrep"])
+def test_a_thorough_head_costs_one_pass_through_the_body(name):
+    job, seen = norm_job(name), []
+    job.model.body.register_forward_hook(lambda _module, inputs, _out: seen.append(len(inputs[0])))
+    recalibrate(name, job, THOROUGH)
+    assert seen == [len(job.samples)]
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "fedrep", "ditto", "fedbn"])
+def test_thorough_recalibration_leaves_the_shared_tensors_and_refits_the_others(name):
+    job = norm_job(name)
+    shared = {key: tensor.clone() for key, tensor in job.shared.items()}
+    before = {key: tensor.clone() for key, tensor in job.personal.items()}
+    after = recalibrate(name, job, THOROUGH)
+    assert after.keys() == before.keys()
+    assert all(torch.equal(job.shared[key], shared[key]) for key in shared)
+    unused = {COUNT, "body.0.bias"}  # the bias before a normalisation has no gradient
+    fitted = [key for key in after if key not in unused]
+    moved = [key for key in fitted if not torch.equal(after[key], before[key])]
+    assert moved == ([MEAN, VAR] if name == "fedbn" else fitted)
+
+
+def test_a_thorough_affine_of_fedbn_is_trained_along_a_cosine():
+    plain, affine = (
+        recalibrate("fedbn", norm_job("fedbn", lr=0.5), Recalibration(None, affine=affine))
+        for affine in (False, True)
+    )
+    constant = recalibrate("fedbn", norm_job("fedbn", lr=0.5), Recalibration(2, affine=True))
+    assert torch.equal(plain["body.1.weight"], norm_job("fedbn").personal["body.1.weight"])
+    assert not torch.equal(affine["body.1.weight"], plain["body.1.weight"])
+    assert not torch.equal(affine["body.1.weight"], constant["body.1.weight"])
+
+
 def test_a_thorough_local_model_of_ditto_knows_nothing_of_the_old_one():
     results = []
     for start in (1.0, 5.0):

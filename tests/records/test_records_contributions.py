@@ -14,6 +14,7 @@ from pfedul.records.contributions import (
     rescaling,
     without,
 )
+from pfedul.unlearn.repair import Repair
 
 BODY = "body.weight"
 KEPT = {"record": "contributions"}
@@ -74,7 +75,7 @@ def test_it_holds_after_training_and_removals(settings, tmp_path):
     with deep(tmp_path / "run", **KEPT, **settings) as run:
         run.train()
         assert_whole(run)
-        run.forget(TARGET, **EXCLUDE, repair_rounds=1)
+        run.forget(TARGET, **EXCLUDE, repair_rounds=2, repair="distil")
         assert_whole(run)
         run.train(run.rounds + 1)
         assert_whole(run)
@@ -94,10 +95,63 @@ def test_it_holds_after_a_client_joins(fed):
         assert contribution(again.store, TARGET) is not None
 
 
+@pytest.mark.parametrize("done", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["ordinary", "distil"])
+def test_it_holds_after_repair_that_was_interrupted(kind, done, fed):
+    chosen = {**EXCLUDE, "repair_rounds": 3, "repair": kind, "away": ["c3"]}
+
+    def interrupt(stage, count, _of):
+        if (stage, count) == ("repair", done):
+            raise KeyboardInterrupt
+
+    before = fed.shared
+    with pytest.raises(KeyboardInterrupt):
+        fed.forget(TARGET, on_stage=interrupt, **chosen)
+    fed.forget(TARGET, **chosen)
+    assert not torch.equal(fed.shared["two.weight"], before["two.weight"])
+    assert_whole(fed)
+
+
+def test_it_holds_for_a_client_that_has_only_taken_part_in_repair(fed):
+    fed.close()
+    with deep_again(fed.store.path, data=client_data(5)) as again:
+        again.admit("c4")
+        again.forget(TARGET, **EXCLUDE, repair_rounds=1)
+        assert contribution(again.store, "c4") is not None
+        assert_whole(again)
+        again.forget("c2", **EXCLUDE)
+        assert_whole(again)
+
+
+def test_repair_adds_the_weighted_updates_of_its_rounds(fed, monkeypatch):
+    """The sum of all that the record gained is what the rounds moved."""
+    moved = []
+    repaired = Repair.repaired
+
+    def watched(repair, start):
+        after = repaired(repair, start)
+        moved.append({name: after[name] - start[name] for name in fed.bench.split.parameters})
+        gained.update({client: repair.added(client) for client in repair.ctx.remaining})
+        return after
+
+    gained = {}
+    monkeypatch.setattr(Repair, "repaired", watched)
+    fed.forget(TARGET, **EXCLUDE, repair_rounds=2)
+    for name, change in moved[0].items():
+        total = sum(own[name] for own in gained.values())
+        torch.testing.assert_close(total.float(), change, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "options",
-    [{"method": "none"}, {"correction": "exclude:strength=0.5"}, {"forget_records": "all"}],
-    ids=["another-method", "half-strength", "all-records"],
+    [
+        {"method": "none"},
+        {"correction": "exclude:strength=0.5"},
+        {"correction": "exclude:strength=0.5", "repair_rounds": 1},
+        {"forget_records": "all"},
+        {"forget_records": "all", "repair_rounds": 1},
+    ],
+    ids=str,
 )
 def test_any_other_removal_ends_the_record_and_the_next_round_begins_it(fed, options):
     fed.forget(TARGET, **{**EXCLUDE, **options} if "method" not in options else options)

@@ -1,7 +1,5 @@
 """A page in the run folder is read and written under the run's lock: a removal erases all pages."""
 
-import os
-
 import pytest
 
 from helpers.commands import refuse, succeed
@@ -12,8 +10,7 @@ from pfedul.store.store import Store
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+def run(tmp_path):
     return trained(tmp_path / "run", rounds=1)
 
 

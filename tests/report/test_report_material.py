@@ -1,7 +1,6 @@
 """What a report is made of, as it is read from run folders."""
 
 import json
-import os
 
 import pytest
 
@@ -12,13 +11,6 @@ from pfedul import PfedulError
 from pfedul.report.material import read_material
 
 STRONG = {"correction": "trust-region:clip=0.3"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _without_syncs():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _descriptor: None)
-        yield
 
 
 @pytest.fixture(scope="module")

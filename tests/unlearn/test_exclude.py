@@ -186,7 +186,8 @@ def test_options_say_whether_it_excludes():
         ({"correction": "exclude"}, None),
         ({"correction": "exclude", "recalibration_epochs": 3}, 3),
         ({"correction": "paper"}, 2),
-        ({"method": "federaser", "recalibrate": True}, 2),
+        ({"correction": "paper", "repair_rounds": 1}, None),
+        ({"method": "federaser", "recalibrate": True}, None),
     ],
 )
 def test_recalibration_is_thorough_with_it_unless_epochs_are_given(options, epochs):

@@ -186,7 +186,7 @@ def _all_shared(run: Path) -> dict[str, torch.Tensor]:
     return {f"{file}/{key}": t for file, tensors in found.items() for key, t in tensors.items()}
 
 
-SERVER_ALONE = {"pfedul", "none", "exclusion", "fedrecovery", "zerofu"}
+SERVER_ALONE = {"pfedul", "none", "exclusion", "fedrecovery", "zerofu", "recalibration"}
 """Methods that ask clients for nothing, before any recalibration."""
 
 ASKING = [

@@ -12,31 +12,27 @@ import pytest
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
-from pfedul.records.fisher_on_disk import FisherRecorder
 from pfedul.status import read_status
 from pfedul.unlearn import removal
 
 STRONG = {"correction": "trust-region:clip=0.3"}
-REPAIRED = {**STRONG, "repair_rounds": 2}
-
-
-@pytest.fixture(autouse=True)
-def _without_syncs(monkeypatch):
-    """A kill loses nothing that was written; only a power cut would."""
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+REPAIRED = {"correction": "exclude", "repair_rounds": 3, "repair": "distil"}
+"""With the record of contributions, which the rounds change as well."""
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """A trained run."""
-    return trained(tmp_path_factory.mktemp("kills") / "run", rounds=2)
+    return trained(
+        tmp_path_factory.mktemp("kills") / "run", rounds=2, record="fisher+contributions"
+    )
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(start, tmp_path_factory):
     """The tensors after forgetting that nobody disturbed, without and with repair."""
     found = {}
-    for rounds, options in ((0, STRONG), (2, REPAIRED)):
+    for rounds, options in ((0, STRONG), (3, REPAIRED)):
         run = copied(start, tmp_path_factory.mktemp("kills") / "run")
         with deep_again(run) as federation:
             federation.forget(TARGET, **options)
@@ -59,7 +55,7 @@ def kill(run: Path, how: str, times: int, options: dict) -> list[Path]:
 
 
 def status_of(run: Path) -> str:
-    """What the ledger says of the request: not asked, pending, repairing or done."""
+    """What the ledger says of the request: not asked, pending or done."""
     requests = read_status(run)["requests"]
     return requests[0]["status"] if requests else "not asked"
 
@@ -116,14 +112,16 @@ def test_killed_before_each_durable_act_it_ends_with_the_same_bits(start, uninte
 
 def test_killed_in_the_middle_of_repair_it_ends_with_the_same_bits(start, uninterrupted, tmp_path):
     before = tensor_digests(start)
-    runs = kill(copied(start, tmp_path / "run"), "steps", 7, REPAIRED)
+    runs = kill(copied(start, tmp_path / "run"), "steps", 5, REPAIRED)
     states = [check(run, before) for run in runs]
-    assert states.count("repairing") > 4
-    repairing = [run for run, state in zip(runs, states, strict=True) if state == "repairing"]
-    for run in repairing:
+    assert {"pending", "done"} <= set(states)
+    noted = [run for run in runs if any((run / "unlearning").rglob("repair.safetensors"))]
+    begun = [run for run in runs if any((run / "unlearning").rglob("repair-*/*.safetensors"))]
+    assert noted
+    for run in {*noted[::2], *begun[::3], runs[-1]}:
         finish(run, REPAIRED)
-        assert tensor_digests(run) == uninterrupted[2]
-        assert read_status(run)["rounds"] == 4
+        assert tensor_digests(run) == uninterrupted[3]
+        assert read_status(run)["rounds"] == 2
 
 
 @pytest.mark.parametrize("method", ["fine-tune:rounds=2,ascent=2", "retrain"])
@@ -141,11 +139,11 @@ def test_a_method_that_is_killed_on_its_way_ends_with_the_same_bits(method, star
         assert tensor_digests(run) == tensor_digests(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("rounds", [0, 2])
+@pytest.mark.parametrize("rounds", [0, 3])
 def test_killed_at_random_moments_it_ends_with_the_same_bits(
     rounds, start, uninterrupted, tmp_path
 ):
-    before, options = tensor_digests(start), {**STRONG, "repair_rounds": rounds}
+    before, options = tensor_digests(start), REPAIRED if rounds else STRONG
     for run in kill(copied(start, tmp_path / "run"), "random", 6, options):
         check(run, before)
         finish(run, options)
@@ -201,57 +199,36 @@ def test_asked_again_in_the_same_process_it_finishes(start, tmp_path):
     assert tensor_digests(run) == tensor_digests(tmp_path / "other")
 
 
-@pytest.mark.parametrize("done", [0, 1, 2])
-def test_ctrl_c_between_repair_rounds_loses_none(done, start, uninterrupted, tmp_path):
-    run = copied(start, tmp_path / "run")
+@pytest.mark.parametrize("done", [0, 1, 3])
+def test_ctrl_c_between_repair_rounds_leaves_the_request_pending(
+    done, start, uninterrupted, tmp_path
+):
+    run, steps = copied(start, tmp_path / "run"), []
+    before = tensor_digests(run)
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
             federation.forget(TARGET, on_stage=interrupt_at("repair", done), **REPAIRED)
-        assert trace(run) == []
-        assert federation.rounds == 2 + done
-        with pytest.raises(PfedulError, match="is not finished"):
-            federation.train(9)
-    assert status_of(run) == "repairing"
+        assert committed(run) == before
+    assert status_of(run) == "pending"
     with deep_again(run) as federation:
-        outcome = federation.forget(TARGET, **REPAIRED)
-    assert outcome.rounds == 2
-    assert tensor_digests(run) == uninterrupted[2]
+        outcome = federation.forget(
+            TARGET, on_stage=lambda stage, at, _of: steps.append((stage, at)), **REPAIRED
+        )
+    assert outcome.rounds == 3
+    if done == 3:  # the last step is always saved
+        assert min(at for stage, at in steps if stage == "repair") == 3
+    assert tensor_digests(run) == uninterrupted[3]
 
 
-def test_a_repair_that_goes_on_keeps_the_options_it_was_begun_with(start, uninterrupted, tmp_path):
+def test_a_repair_that_is_asked_for_otherwise_begins_again(start, uninterrupted, tmp_path):
     run = copied(start, tmp_path / "run")
+    other = {**REPAIRED, "repair": "ordinary"}
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, on_stage=interrupt_at("repair", 1), **REPAIRED)
-        outcome = federation.forget(TARGET)
-    assert outcome.rounds == 2
-    assert tensor_digests(run) == uninterrupted[2]
-
-
-def test_ctrl_c_in_the_middle_of_a_repair_round_leaves_no_half_round(
-    start, uninterrupted, tmp_path, monkeypatch
-):
-    """What was staged of the broken round is not swept into a later commit."""
-    run = copied(start, tmp_path / "run")
-    add, calls = FisherRecorder.add, []
-
-    def interrupted(recorder, *arguments):
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return add(recorder, *arguments)
-
-    with deep_again(run) as federation:
-        with monkeypatch.context() as patch:
-            patch.setattr(FisherRecorder, "add", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                federation.forget(TARGET, **REPAIRED)
-        before = committed(run)
-        federation.store.keep([])
-        federation.store.commit()
-        assert committed(run) == before
-        federation.forget(TARGET, **REPAIRED)
-    assert tensor_digests(run) == uninterrupted[2]
+            federation.forget(TARGET, on_stage=interrupt_at("repair", 3), **other)
+        outcome = federation.forget(TARGET, **REPAIRED)
+    assert "begun with repair ordinary" in outcome.notes[0]
+    assert tensor_digests(run) == uninterrupted[3]
 
 
 def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, tmp_path):
@@ -303,12 +280,11 @@ def test_a_disk_that_fails_after_the_transaction_loses_nothing(start, tmp_path, 
     assert not (run / "clients" / TARGET).exists()
 
 
-def test_killed_before_its_notes_are_cleared_a_repairing_request_keeps_none(
+def test_killed_before_its_notes_are_cleared_a_removal_that_is_done_keeps_none(
     start, tmp_path, monkeypatch
 ):
     """The target is in them, and its removal is committed already."""
     run, killed = copied(start, tmp_path / "run"), tmp_path / "killed"
-    options = {"method": "fine-tune:rounds=2,ascent=2", "repair_rounds": 1}
     clear = removal.clear_notes
 
     def copy_and_clear(place):
@@ -317,11 +293,9 @@ def test_killed_before_its_notes_are_cleared_a_repairing_request_keeps_none(
 
     with monkeypatch.context() as patch, deep_again(run) as federation:
         patch.setattr(removal, "clear_notes", copy_and_clear)
-        federation.forget(TARGET, **options)
+        federation.forget(TARGET, **REPAIRED)
     assert any((killed / "unlearning").rglob("*.safetensors"))
-    assert status_of(killed) == "repairing"
-    assert check(killed, {}) == "repairing"
-    finish(killed, options)
+    assert check(killed, {}) == "done"
     assert tensor_digests(killed) == tensor_digests(run)
 
 

@@ -1,4 +1,4 @@
-"""Removal requests on a run: several targets, one after another, refusals, repair, determinism."""
+"""Removal requests on a run: several targets, one after another, refusals, determinism."""
 
 import json
 
@@ -9,7 +9,6 @@ from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
 from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
-from pfedul.client import perform
 from pfedul.errors import MethodFailed
 from pfedul.unlearn.pfedul.scores import layer_scores
 
@@ -199,57 +198,6 @@ def test_after_forgetting_the_data_of_the_target_are_let_go(run):
         assert TARGET not in federation.known_data
         with pytest.raises(PfedulError, match="no client 'c1'"):
             federation.personal(TARGET)
-
-
-# Repair
-
-
-def test_repair_rounds_are_counted_and_are_rounds_of_one_epoch(start, tmp_path, monkeypatch):
-    run = copied(start, tmp_path / "run")
-    tasks = []
-
-    def seen(bench, model, task, *rest):
-        tasks.append(task)
-        return perform(bench, model, task, *rest)
-
-    monkeypatch.setattr("pfedul.engine.inline.perform", seen)
-    with deep_again(run) as federation:
-        size = len(federation.clients) - 1
-        outcome = federation.forget(TARGET, repair_rounds=2, **STRONG)
-        ledger = federation.store.ledger
-        requests = [row["request"] for row in ledger.rows("SELECT * FROM rounds ORDER BY round")]
-        replies = ledger.rows("SELECT round, COUNT(*) AS n FROM replies GROUP BY round")
-        commits = ledger.value("SELECT COUNT(*) FROM commits")
-    assert outcome.rounds == 2
-    assert requests == [None, None, 1, 1]
-    assert [row["n"] for row in replies] == [3, 3, 3, 3]
-    assert commits == 2 + 1 + 2
-    fits = [task for task in tasks if task.action == "fit"]
-    assert [(task.number, task.epochs) for task in fits] == [(3, 1)] * size + [(4, 1)] * size
-    assert outcome.stages["repair"].seconds > 0
-
-
-def test_repair_is_in_the_figures_of_the_outcome(start, tmp_path):
-    plain, repaired = (copied(start, tmp_path / name) for name in "ab")
-    outcomes = []
-    for run, rounds in ((plain, 0), (repaired, 2)):
-        with deep_again(run) as federation:
-            outcomes.append(federation.forget(TARGET, repair_rounds=rounds, **STRONG))
-            accuracies = {c: s.accuracy for c, s in federation.measure().clients.items()}
-            assert outcomes[-1].after == accuracies
-            rows = federation.store.ledger.rows("SELECT * FROM preservation")
-            assert {row["client"]: row["accuracy_after"] for row in rows} == accuracies
-    assert outcomes[1].bytes_broadcast == 3 * outcomes[0].bytes_broadcast
-    assert outcomes[1].shared_sha256_after == tensor_digests(repaired)["shared.safetensors"]
-    assert outcomes[1].shared_sha256_before == outcomes[0].shared_sha256_before
-
-
-def test_a_repaired_run_trains_on_from_there(run):
-    with deep_again(run) as federation:
-        federation.forget(TARGET, repair_rounds=1)
-        assert federation.rounds == 3
-        federation.train(4)
-        assert federation.store.ledger.value("SELECT request FROM rounds WHERE round = 4") is None
 
 
 # Refusals

@@ -18,7 +18,8 @@ class LocalTraining:
     """How a client trains: plain SGD, with its momentum reset in every round.
 
     `steps` ends each phase of the training after so many batches, however many epochs are left.
-    `cosine`: the rate falls to zero along a cosine over all batches of a phase.
+    `cosine`: the rate falls to zero along a cosine over all batches of a phase, or of `parts`
+    equal phases of which this is number `part`.
     """
 
     epochs: int = 5
@@ -28,6 +29,8 @@ class LocalTraining:
     weight_decay: float = 0.0
     steps: int | None = None
     cosine: bool = False
+    part: int = 1
+    parts: int = 1
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,9 @@ def _rates(count: int, training: LocalTraining, epochs: int) -> Callable[[int], 
     if not training.cosine:
         return lambda _step: training.lr
     every = epochs * count_batches(count, training.batch_size)
-    total = min(every, training.steps or every)
-    return lambda step: training.lr * (1 + math.cos(math.pi * step / total)) / 2
+    own = min(every, training.steps or every)
+    before, whole = (training.part - 1) * own, training.parts * own
+    return lambda step: training.lr * (1 + math.cos(math.pi * (before + step) / whole)) / 2
 
 
 @torch.no_grad()

@@ -109,7 +109,8 @@ class Recorder:
 class Erasure:
     """Targets to forget; with `everything` the files of all clients are deleted.
 
-    `excluded`: nothing that the targets sent is left in the new shared parameters.
+    `excluded`: nothing that the targets sent was left in the shared parameters. `added` is what
+    repair rounds then added to them, of each remaining client.
     """
 
     store: Store
@@ -118,6 +119,7 @@ class Erasure:
     targets: tuple[str, ...]
     everything: bool = False
     excluded: bool = False
+    added: Callable[[str], Tensors] = lambda _client: {}
 
     @property
     def leaving(self) -> tuple[str, ...]:

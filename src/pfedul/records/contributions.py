@@ -10,7 +10,9 @@ weighted by n_u / (N - n_U) instead of n_u / N. Summed over rounds that is a fac
 client: `rescaling`. It is exact where U had the same share in all rounds that u took part in,
 and a mean over those rounds elsewhere: one number for each parameter cannot hold more.
 
-A removal that takes the targets out completely rescales what is left (`Erasure.excluded`). Any
+A removal that takes the targets out completely rescales what is left (`Erasure.excluded`), and
+then adds what its repair rounds added. Rounds of repair are no rounds of training: a later removal
+rescales them with the factor of the others. Any
 other change of the shared tensors ends the record: the sums of the others, the initial tensors and
 the result would together give away what the targets contributed. The next round begins it again.
 """
@@ -33,7 +35,7 @@ from pfedul.records.base import (
 )
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
-from pfedul.store.tables import participation
+from pfedul.store.tables import participation, read_members
 
 NAME = "contributions"
 BASE_FILE = "records/contributions-base.safetensors"
@@ -87,7 +89,11 @@ def without(store: Store, clients: Iterable[str], targets: Sequence[str]) -> Ten
 
 
 def _factors(store: Store, targets: Sequence[str]) -> dict[str, float]:
-    return rescaling(participation(store.ledger, began_after(store) or 0), targets)
+    """By the rounds of training; by everybody's samples for one that only took part in repair."""
+    members = read_members(store.ledger)
+    everybody = {client: member.train_samples for client, member in members.items()}
+    rounds = participation(store.ledger, began_after(store) or 0)
+    return rescaling([everybody], targets) | rescaling(rounds, targets)
 
 
 def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> dict[str, float]:
@@ -120,10 +126,12 @@ def _renew(erasure: Erasure) -> None:
         return
     factors = _factors(store, erasure.targets)
     for client in set(erasure.clients) - set(erasure.targets):
-        own = contribution(store, client)
-        if own is not None:
-            scaled = {name: tensor.double() * factors[client] for name, tensor in own.items()}
-            store.stage(record_file(NAME, client), _rounded(scaled, own))
+        own, added = contribution(store, client) or {}, erasure.added(client)
+        total = {name: tensor.double() * factors[client] for name, tensor in own.items()}
+        for name, tensor in added.items():
+            total[name] = total[name] + tensor if name in total else tensor
+        if total:
+            store.stage(record_file(NAME, client), _rounded(total, store.read(BASE_FILE)))
 
 
 CONTRIBUTIONS = Record(

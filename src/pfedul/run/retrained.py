@@ -9,8 +9,8 @@ need several. Both are ordinary run folders, so a killed audit resumes.
 Removal by retraining works in the same way, with the run's own seed
 (unlearn/methods/retrain.py).
 
-An oracle differs from the run in two ways: a client that joined late is in it from the first
-round, and rounds that repaired an earlier removal are ordinary ones.
+An oracle differs from the run in one way: a client that joined late is in it from the first
+round.
 """
 
 from __future__ import annotations

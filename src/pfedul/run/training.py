@@ -15,7 +15,6 @@ from pfedul.run.run import Run
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
 from pfedul.settings import write_toml
 from pfedul.store.folder import uninterrupted
-from pfedul.store.ledger import Statement
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
 from pfedul.store.requests import unfinished
 from pfedul.store.tables import clients_seen, evaluation_rows, refusal_rows, round_rows
@@ -123,13 +122,10 @@ def play_round(
     *,
     epochs: int | None = None,
     steps: int | None = None,
-    request: int | None = None,
-    also: Sequence[Statement] = (),
 ) -> RoundResult:
     """Play the next round with these clients; its result is staged but not yet committed.
 
-    `epochs` and `steps` shorten the local training (see `Task`). `request` is the removal that
-    a repair round belongs to, None for an ordinary round; `also` are further rows of its commit.
+    `epochs` and `steps` shorten the local training (see `Task`).
     """
     started, number = time.perf_counter(), run.rounds + 1
     keeping = Keeping(run.store, run.settings.recording, run.bench.split)
@@ -150,7 +146,7 @@ def play_round(
     sha256 = run.store.stage(SHARED_FILE, result.shared)
     cost = {"seconds": time.perf_counter() - started, "record_seconds": recorder.seconds}
     with uninterrupted():
-        run.store.keep([*round_rows(result, sha256, request, cost), *also])
+        run.store.keep(round_rows(result, sha256, cost))
         run.shared, run.rounds = result.shared, number
     return result
 

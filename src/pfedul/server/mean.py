@@ -19,7 +19,7 @@ class StreamingMean:
     def __init__(self, like: Tensors) -> None:
         self._like = like
         self._sums: Tensors = {}
-        self._weight = 0
+        self.weight = 0
 
     def add(self, tensors: Tensors, weight: int) -> None:
         for name, tensor in tensors.items():
@@ -29,7 +29,7 @@ class StreamingMean:
                 _add_weighted(self._sums[name], tensor, weight)
             else:
                 self._sums[name] = tensor.to(torch.float64, copy=True).mul_(weight)
-        self._weight += weight
+        self.weight += weight
 
     def _keep_largest(self, name: str, tensor: Tensor) -> None:
         known = self._sums.get(name)
@@ -40,7 +40,7 @@ class StreamingMean:
         means = {}
         for name, like in self._like.items():
             total = self._sums[name]
-            mean = total.div_(self._weight) if total.is_floating_point() else total
+            mean = total.div_(self.weight) if total.is_floating_point() else total
             means[name] = mean.to(like.dtype)
         return means
 

@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pfedul.base.text import counted
 from pfedul.errors import PfedulError
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.tables import now
 
-PENDING, REPAIRING, DONE = "pending", "repairing", "done"
+PENDING, DONE = "pending", "done"
+
+_REPAIRING = "repairing"
+"""Of older versions, whose repair rounds came after the removal: it is done."""
 
 LEVEL, CLIENT_LEVEL = "level", "client"
 """The granularity of a request, among its options: whole clients, so far."""
@@ -34,7 +38,6 @@ class Request:
     options: dict[str, Any]
     asked_at: str
     status: str
-    repaired: int
     outcome: dict[str, Any] | None
 
     @property
@@ -45,18 +48,18 @@ class Request:
 
 def read_requests(ledger: Ledger) -> list[Request]:
     """All requests, oldest first."""
-    return [
-        Request(
-            row["request"],
-            tuple(json.loads(row["targets"])),
-            json.loads(row["options"]),
-            row["asked_at"],
-            row["status"],
-            row["repaired"],
-            json.loads(row["outcome"] or "null"),
-        )
-        for row in ledger.rows("SELECT * FROM requests ORDER BY request")
-    ]
+    return [_read(row) for row in ledger.rows("SELECT * FROM requests ORDER BY request")]
+
+
+def _read(row: Mapping[str, Any]) -> Request:
+    status, options = row["status"], json.loads(row["options"])
+    outcome = json.loads(row["outcome"] or "null")
+    if status == _REPAIRING:
+        left = counted(options["repair_rounds"] - row["repaired"], "repair round")
+        note = f"an older version ended before {left} of this removal; not played since"
+        status, outcome = DONE, {**outcome, "notes": [*outcome["notes"], note]}
+    targets = tuple(json.loads(row["targets"]))
+    return Request(row["request"], targets, options, row["asked_at"], status, outcome)
 
 
 def unfinished(ledger: Ledger) -> Request | None:
@@ -80,7 +83,7 @@ def file_request(ledger: Ledger, targets: Sequence[str], options: Mapping[str, A
         )
     if begun is None:
         number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
-        begun = Request(number, tuple(targets), {}, now(), PENDING, 0, None)
+        begun = Request(number, tuple(targets), {}, now(), PENDING, None)
     if begun.status == PENDING:
         ledger.write([_row(begun, options)])
     return begun
@@ -122,11 +125,6 @@ def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
     return ledger.column(sql, request.number)
 
 
-def repaired_row(request: Request, rounds: int) -> Statement:
-    """Set how many repair rounds are done."""
-    return "UPDATE requests SET repaired = ? WHERE request = ?", (rounds, request.number)
-
-
 def withdraw(ledger: Ledger, request: Request) -> None:
     """Delete a request for which nothing was done."""
     sql = "DELETE FROM requests WHERE request = ? AND status = ?"
@@ -154,19 +152,18 @@ def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
 _OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erased_at_client"}
 
 
-def finish_row(request: Request, status: str, repaired: int, outcome: dict[str, Any]) -> Statement:
+def finish_row(request: Request, repaired: int, outcome: dict[str, Any]) -> Statement:
     """The request honoured; figures of single clients are other rows, which can be erased."""
     kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
     sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
-    return sql, (status, repaired, json.dumps(kept), request.number)
+    return sql, (DONE, repaired, json.dumps(kept), request.number)
 
 
 def preservation_rows(
     request: Request, before: Mapping[str, float], after: Mapping[str, float]
 ) -> list[Statement]:
-    """Each remaining client's accuracy before and after, replacing older rows."""
-    older = "DELETE FROM preservation WHERE request = ?", (request.number,)
-    return [older] + [
+    """Each remaining client's accuracy before and after."""
+    return [
         insert(
             "preservation",
             request=request.number,

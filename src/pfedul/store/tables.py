@@ -31,9 +31,7 @@ def client_row(member: Member, joined_round: int) -> Statement:
     return insert("clients", **asdict(member), joined_round=joined_round)
 
 
-def round_rows(
-    result: RoundResult, sha256: str, request: int | None, cost: Mapping[str, float]
-) -> list[Statement]:
+def round_rows(result: RoundResult, sha256: str, cost: Mapping[str, float]) -> list[Statement]:
     """A whole round with its replies and refusals."""
     accepted = result.accepted
     rows = [
@@ -46,7 +44,6 @@ def round_rows(
             loss=result.loss,
             cpu_seconds=sum(reply.cpu_seconds for reply in accepted),
             shared_sha256=sha256,
-            request=request,
             **cost,
         )
     ]
@@ -125,7 +122,7 @@ def first_round_of(ledger: Ledger, client: str) -> int | None:
 
 
 def repaired_by(ledger: Ledger, number: int) -> int | None:
-    """The request that a round repaired; None for an ordinary round."""
+    """The request that a round of an older version repaired; None for an ordinary round."""
     request: int | None = ledger.value("SELECT request FROM rounds WHERE round = ?", number)
     return request
 

@@ -20,6 +20,13 @@ class Counts:
     bytes_broadcast: int = 0
     bytes_uploaded: int = 0
 
+    def __add__(self, more: Counts) -> Counts:
+        return Counts(
+            self.rounds + more.rounds,
+            self.bytes_broadcast + more.bytes_broadcast,
+            self.bytes_uploaded + more.bytes_uploaded,
+        )
+
 
 @dataclass
 class Meter:

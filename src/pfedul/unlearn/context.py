@@ -204,7 +204,7 @@ class Context:
         the shared tensors). `same_round`: this belongs to the round of the previous call.
         The tensors of a reply are valid until the next reply is requested.
         """
-        message, present = with_extra(shared, extra or {}), self._present(clients)
+        message, present = with_extra(shared, extra or {}), self.present(clients)
         counts, refusals = self.account.counts, list[Refusal]()
         counts.rounds += not same_round
         counts.bytes_broadcast += size_in_bytes(message) * len(present)
@@ -276,7 +276,7 @@ class Context:
         assert total is not None
         return self.finite(total.result())
 
-    def _present(self, clients: Sequence[str]) -> list[str]:
+    def present(self, clients: Sequence[str]) -> list[str]:
         """The clients that are not away; the account remembers the others."""
         there = [client for client in clients if client not in self.away]
         self.account.missed |= set(clients) - set(there)

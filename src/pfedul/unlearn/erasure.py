@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import obsolete_cluster_files
 from pfedul.records import RECORDS
 from pfedul.records.base import Erasure
@@ -15,12 +17,17 @@ from pfedul.store.requests import count_rows, erase_rows
 from pfedul.unlearn.options import ForgetOptions
 
 
-def erase(run: Run, targets: Sequence[str], options: ForgetOptions) -> dict[str, int]:
-    """Add the deletion of everything that belongs to the targets to the commit; returns counts."""
+def erase(
+    run: Run, targets: Sequence[str], options: ForgetOptions, added: Callable[[str], Tensors]
+) -> dict[str, int]:
+    """Add the deletion of everything that belongs to the targets to the commit; returns counts.
+
+    `added` is what repair rounds added to the shared parameters, of each remaining client.
+    """
     store = run.store
     rows = count_rows(store.ledger, targets)
     if not options.entry.does.starts_over:
-        erasure = _erasure(run, targets, options)
+        erasure = replace(_erasure(run, targets, options), added=added)
         for record in RECORDS:
             record.renew(erasure)
     files = files_to_erase(run, targets, options)

@@ -56,16 +56,25 @@ class Notebook:
         if not last and started - self._saved_at < _PATIENCE * self._took:
             return
         text = json.dumps({**facts, "number": number}).encode()
-        data = encode({**state, _FACTS: torch.frombuffer(bytearray(text), dtype=torch.uint8)})
-        with own_errors(self._run):
-            for folder in (self.folder.parent, self.folder):  # never the run itself, if it is gone
-                folder.mkdir(exist_ok=True)
-            draft = self._file(phase).with_suffix(".new")
-            draft.write_bytes(data)
-            sync(draft)
-            os.replace(draft, self._file(phase))
+        self.keep(phase, {**state, _FACTS: torch.frombuffer(bytearray(text), dtype=torch.uint8)})
         self._saved_at = time.monotonic()
         self._took = self._saved_at - started
+
+    def keep(self, name: str, tensors: Tensors) -> None:
+        """Save tensors durably, under a name that may be in a folder of its own."""
+        data, file = encode(tensors), self._file(name)
+        with own_errors(self._run):
+            # Never the run itself, if it is gone.
+            for folder in (self.folder.parent, self.folder, file.parent):
+                folder.mkdir(exist_ok=True)
+            draft = file.with_suffix(".new")
+            draft.write_bytes(data)
+            sync(draft)
+            os.replace(draft, file)
+
+    def kept(self, name: str) -> Tensors | None:
+        """What was kept under a name; None if nothing was."""
+        return read_file(self._file(name)) if self._file(name).is_file() else None
 
     def _file(self, phase: str) -> Path:
         return self.folder / f"{phase}.safetensors"

@@ -14,6 +14,7 @@ from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction
 from pfedul.unlearn.pfedul.result import PlanOptions
+from pfedul.unlearn.repair import DISTIL, KINDS
 
 PAPERS_EPOCHS = 2
 """E_r of the paper."""
@@ -61,15 +62,22 @@ class ForgetOptions:
     fisher_noise: float = _as_in_plan("fisher_noise")
     recalibration_epochs: int | None = option(
         None,
-        "Epochs of recalibration at the rate of training (2); without a number, 'exclude' "
-        "recalibrates until the personal part has converged.",
+        "Epochs of recalibration at the rate of training, 2 in the paper; without a number only "
+        "corrections by the Fisher record do so, and all else recalibrates until it converges.",
         at_least=1,
     )
     no_recalibration: bool = option(False, "Leave the remaining clients' personal parts alone.")
-    recalibrate: bool = option(False, "Recalibrate after any method; 'pfedul' always does.")
+    recalibrate: bool = option(
+        False, "Recalibrate after any method; 'pfedul', controls and repair rounds always do."
+    )
     affine: bool = option(False, "FedBN: recalibrate weights and biases, too.")
     repair_rounds: int = option(
-        0, "Ordinary rounds of one local epoch after the correction.", at_least=0
+        0, "Rounds of one epoch on the shared part, before recalibration.", at_least=0
+    )
+    repair: str = option(
+        "ordinary",
+        "'distil': repair rounds also learn from each client's own old model.",
+        choices=KINDS,
     )
     forget_records: str = option(
         "target",
@@ -88,6 +96,11 @@ class ForgetOptions:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
+        if self.repair == DISTIL and self.repair_rounds and self.entry.does.starts_over:
+            raise PfedulError(
+                f"The method '{self.entry.name}' starts over, so the clients' old models must not "
+                "teach the new one; use --repair ordinary."
+            )
 
     @property
     def entry(self) -> Method:
@@ -150,13 +163,13 @@ class ForgetOptions:
 
     def recalibration(self) -> Recalibration | None:
         """How remaining clients recalibrate; None if they do not."""
-        wanted = self.recalibrate or self.entry.does.recalibrates
+        wanted = self.recalibrate or self.entry.does.recalibrates or self.repair_rounds > 0
         return self.refitting() if wanted and not self.no_recalibration else None
 
     @property
     def resets_statistics(self) -> bool:
         """Whether shared normalisation statistics must be estimated again."""
-        return self.entry.does.plans and self._correction.resets_statistics
+        return self._thorough or self._correction.resets_statistics
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""
@@ -165,8 +178,13 @@ class ForgetOptions:
     @property
     def _epochs(self) -> int | None:
         """None is thorough: see `Recalibration`."""
-        thorough = self.entry.does.plans and self._correction.record == "contributions"
-        return self.recalibration_epochs or (None if thorough else PAPERS_EPOCHS)
+        return self.recalibration_epochs or (None if self._thorough else PAPERS_EPOCHS)
+
+    @property
+    def _thorough(self) -> bool:
+        """Whether recalibration is thorough unless epochs are given: not for the paper's plan."""
+        papers = self.entry.does.plans and self._correction.record == "fisher"
+        return self.repair_rounds > 0 or not papers
 
     def as_json(self) -> dict[str, Any]:
         """What is written into the ledger: the correction in full, shortcuts folded in.

@@ -67,22 +67,22 @@ def recalibrate(
 def _with_statistics(
     stages: Stages, clients: Sequence[str], corrected: Tensors, request: int
 ) -> Tensors:
-    """The shared tensors with the clients' mean of normalisation statistics, if they have any."""
-    run = stages.run
+    """The shared tensors with each cluster's mean of normalisation statistics, if there are any."""
+    run, task = stages.run, Task("statistics", request)
     names = shared_statistics(run.bench.build_model(), run.bench.split)
-    if not names:
-        return corrected
-    like = {name: run.shared[name] for name in names}
     rules = replace(run.rules(), personal={}, held=False)
+    like = {name: rules.shared[name] for name in names}
 
     def check(reply: Reply, client: str) -> str | None:
         return check_personal(reply, rules, client, like)
 
-    mean: StreamingMean | None = None
-    for reply in stages.ask(RECALIBRATION, Task("statistics", request), clients, corrected, check):
-        mean = mean or StreamingMean(like)
-        mean.add(reply.shared, reply.samples)
-    return corrected if mean is None else {**corrected, **mean.result()}
+    for cluster, group in run.clusters.groups(clients if names else ()).items():
+        view, mean = run.clusters.view(corrected, cluster), StreamingMean(like)
+        for reply in stages.ask(RECALIBRATION, task, group, view, check):
+            mean.add(reply.shared, reply.samples)
+        if mean.weight:
+            corrected = run.clusters.put(corrected, cluster, mean.result())
+    return corrected
 
 
 def _check(run: Run) -> Check:

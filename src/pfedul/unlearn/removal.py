@@ -24,15 +24,16 @@ from pfedul.store.folder import uninterrupted
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.requests import Request
 from pfedul.store.tables import accuracies_of, digest_of, now
+from pfedul.unlearn.account import Account
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.erasure import erase
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
-from pfedul.unlearn.outcome import ERASURE, Outcome
+from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
-from pfedul.unlearn.repair import repair
+from pfedul.unlearn.repair import REPAIR, Repair
 from pfedul.unlearn.stage import Stages
 from pfedul.unlearn.witness import Examine, Watch
 
@@ -79,15 +80,15 @@ def forget(
     removal = _begin(run, tuple(dict.fromkeys(targets)), options, away, watch)
     _ = run.engine  # started before anything is measured
     try:
-        if removal.request.status == requests_of.PENDING:
-            _remove(removal)
+        _remove(removal)
     except BaseException as error:
         run.store.roll_back()
         if isinstance(error, PfedulError) and not isinstance(error, TransientError):
             clear_notes(run.store.path)
             requests_of.withdraw(run.store.ledger, removal.request)
         raise
-    return repair(run, watch, removal.request.number)
+    ledger = run.store.ledger
+    return read_outcome(ledger, requests_of.read_request(ledger, removal.request.number))
 
 
 def _begin(
@@ -99,11 +100,8 @@ def _begin(
 ) -> Removal:
     """Check the request and write it into the ledger, or resume the pending one."""
     pending = requests_of.unfinished(run.store.ledger)
-    repairing = pending is not None and pending.status == requests_of.REPAIRING
-    if not (repairing and pending is not None and set(pending.targets) == set(targets)):
-        check_targets(run, targets)
-    if not repairing:
-        check_method(run, targets, options, away)
+    check_targets(run, targets)
+    check_method(run, targets, options, away)
     away = check_away(run, targets, away)
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json())
@@ -111,23 +109,25 @@ def _begin(
 
 
 def _remove(removal: Removal) -> None:
-    """Stages 1 to 3 and the erasure, as one commit."""
+    """Stages 1 to 3, repair before the last, and the erasure, as one commit."""
     run, stages = removal.run, removal.stages
     removal.watch.begin(removal.targets)
     before = _known_accuracies(removal) or stages.accuracies(removal.remaining, run.shared)
     ctx, result = _unlearn(removal)
     _stage_result(run, result)
+    repair, repaired = _repair(removal, ctx, result.shared)
     recalibrated = recalibrate(
-        stages, removal.options, removal.present, result.shared, removal.request.number
+        stages, removal.options, removal.present, repaired, removal.request.number
     )
     sha256_before = digest_of(run.store.ledger, SHARED_FILE)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
-    erased = _erase(removal)
+    erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
     _refuse_ruin(removal, before, after)
     audit = removal.watch.evidence(recalibrated.shared)
     both = [client for client in before if client in after]
-    counts, broadcast = ctx.account.counts, run.clusters.served_bytes(recalibrated.shared)
+    counts = ctx.account.counts + repair.ctx.account.counts
+    broadcast = run.clusters.served_bytes(recalibrated.shared)
     recalibrating = removal.options.recalibration() is not None
     outcome = Outcome(
         request=removal.request.number,
@@ -146,7 +146,7 @@ def _remove(removal: Removal) -> None:
         shared_sha256_before=str(sha256_before),
         shared_sha256_after=sha256_after,
         not_recalibrated=(*recalibrated.missing, *removal.away) if recalibrating else (),
-        notes=(*removal.notes, *result.notes),
+        notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
         audit=audit,
         state_sha256_after=run.store.state_digest(),
     )
@@ -220,14 +220,35 @@ def _stage_result(run: Run, result: Result) -> None:
     run.store.keep([])  # what clients recalibrate is the new personal part
 
 
+def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Tensors]:
+    """The repair rounds, with an account of their own, and the shared tensors after them."""
+    options, own = removal.options, replace(ctx, account=Account())
+    recorded = options.excludes and options.forget_records == "target"
+    repair = Repair(own, options.repair_rounds, options.repair, recorded)
+    if not repair.rounds:
+        return repair, shared
+    with one_thread():
+        shared = _with_counters(own, options.entry, repair.repaired(shared))
+    removal.stages.costs.stages[REPAIR] = own.account.meter.spent()
+    return repair, shared
+
+
+def _repair_notes(removal: Removal, result: Result, repair: Repair) -> tuple[str, ...]:
+    if not repair.rounds:
+        return ()
+    corrected = result.plan is not None and bool(result.plan.corrected)
+    excluded = corrected and removal.options.excludes
+    return (*repair.notes(excluded), *repair.ctx.account.notes())
+
+
 # What follows stage 3
 
 
-def _erase(removal: Removal) -> dict[str, int]:
+def _erase(removal: Removal, repair: Repair) -> dict[str, int]:
     stages = removal.stages
     stages.on_stage(ERASURE, 0, 1)
     with stages.costs.stage(ERASURE), one_thread():
-        erased = erase(removal.run, removal.targets, removal.options)
+        erased = erase(removal.run, removal.targets, removal.options, repair.added)
     stages.on_stage(ERASURE, 1, 1)
     return erased
 
@@ -294,11 +315,10 @@ def moved_layers(run: Run, after: Tensors) -> list[dict[str, Any]]:
 
 def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     run, store, request = removal.run, removal.run.store, removal.request
-    status = requests_of.REPAIRING if removal.options.repair_rounds else requests_of.DONE
     recalibrating = removal.remaining if removal.options.recalibration() else []
     store.keep(
         [
-            requests_of.finish_row(request, status, 0, outcome.as_json()),
+            requests_of.finish_row(request, removal.options.repair_rounds, outcome.as_json()),
             *requests_of.preservation_rows(request, outcome.before, outcome.after),
             requests_of.preserved_row(store.commits + 1),
             *requests_of.recalibration_rows(request, recalibrating, outcome.not_recalibrated),

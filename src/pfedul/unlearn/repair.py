@@ -1,71 +1,114 @@
-"""Repair: ordinary rounds without the targets after a removal, one commit each."""
+"""Repair: rounds on the shared part, between the result of a method and recalibration.
+
+Each remaining client trains the shared tensors for one epoch through its own old personal part,
+which stays as it is; the rate follows one cosine over all rounds. 'ordinary' rounds learn from
+the labels alone. 'distil' adds each client's own old model as a teacher (distil.py): its shared
+tensors travel with every round. Each round is a step of the notebook.
+
+Where the record of contributions goes on, it must stay true: what each client's updates add to the
+shared parameters is kept beside the notes, one file for each round and client, and is added to
+the record by the commit (`Repair.added`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pfedul.run.run import Run
-from pfedul.run.training import play_round
-from pfedul.store import requests as requests_of
-from pfedul.store.paths import SHARED_FILE
-from pfedul.store.requests import Request
-from pfedul.store.tables import digest_of, now
-from pfedul.unlearn.outcome import Outcome, added, read_outcome
-from pfedul.unlearn.stage import Stages
-from pfedul.unlearn.witness import Watch
+from pfedul.base.tensors import Tensors, wide_type
+from pfedul.base.text import counted
+from pfedul.protocol import Reply
+from pfedul.records.base import changes, int_tensor
+from pfedul.server.mean import StreamingMean
+from pfedul.unlearn.context import Context
+from pfedul.unlearn.training import SharedTraining
 
+REPAIR = "repair"
+"""The stage of a removal, and the phase of its notes."""
 
-def repair(run: Run, watch: Watch, number: int) -> Outcome:
-    """Play the repair rounds of a request that are still to do; returns the whole outcome."""
-    ledger, stages = run.store.ledger, watch.stages
-    request = requests_of.read_request(ledger, number)
-    outcome = read_outcome(ledger, request)
-    total = int(request.options["repair_rounds"])
-    for position in range(request.repaired + 1, total + 1):
-        _repair_round(run, stages, request, position, total)
-    if request.status == requests_of.DONE:
-        return outcome
-    outcome = _repaired(run, watch, outcome, total)
-    ledger.write(
-        [
-            requests_of.finish_row(request, requests_of.DONE, total, outcome.as_json()),
-            *requests_of.preservation_rows(request, outcome.before, outcome.after),
-            requests_of.preserved_row(run.store.commits),
-        ]
-    )
-    return outcome
+ORDINARY, DISTIL = "ordinary", "distil"
+KINDS = (ORDINARY, DISTIL)
+_WORK = {ORDINARY: "train-shared", DISTIL: "distil-shared"}
 
 
-def _repair_round(run: Run, stages: Stages, request: Request, number: int, total: int) -> None:
-    stages.on_stage("repair", number - 1, total)
-    rows = [requests_of.repaired_row(request, number)]
-    with stages.costs.stage("repair") as cost:
-        try:
-            result = play_round(run, run.clients, epochs=1, request=request.number, also=rows)
-        finally:
-            run.store.drop()
-            run.store.commit()
-        cost.cpu_seconds += sum(map(run.cpu_elsewhere, result.accepted))
-    stages.on_stage("repair", number, total)
+@dataclass(frozen=True)
+class Repair:
+    """The repair rounds of one request; `recorded`: the record of contributions goes on."""
+
+    ctx: Context
+    rounds: int
+    kind: str
+    recorded: bool = False
+
+    def repaired(self, start: Tensors) -> Tensors:
+        """The shared tensors after all rounds."""
+        return self.ctx.steps(REPAIR, self.rounds, start, self._round)
+
+    def _round(self, number: int, before: Tensors) -> Tensors:
+        """One round of every cluster; files of an interrupted attempt at it are deleted."""
+        ctx, after = self.ctx, before
+        shutil.rmtree(ctx.notebook.folder / _place(number), ignore_errors=True)
+        groups = ctx.clusters.groups(ctx.present(ctx.remaining))
+        for cluster, group in groups.items():
+            own = self._mean(number, cluster, group, before, same_round=cluster > min(groups))
+            after = ctx.clusters.put(after, cluster, own)
+        return after
+
+    def _mean(
+        self, number: int, cluster: int, clients: Sequence[str], shared: Tensors, same_round: bool
+    ) -> Tensors:
+        """The mean of what the clients of a cluster send; a teacher goes with the task."""
+        ctx, view = self.ctx, self.ctx.clusters.view
+        before, mean = view(shared, cluster), StreamingMean(view(shared, cluster))
+        teacher = view(ctx.shared, cluster) if self.kind == DISTIL else {}
+        how, what = SharedTraining(part=number, parts=self.rounds), _WORK[self.kind]
+        for reply in ctx.ask(what, clients, before, how, teacher, same_round=same_round):
+            mean.add(reply.shared, reply.samples)
+            if self.recorded:
+                self._keep(number, reply, before)
+        if self.recorded:
+            ctx.notebook.keep(f"{_place(number)}-samples", {"samples": int_tensor(mean.weight)})
+        return mean.result()
+
+    def _keep(self, number: int, reply: Reply, before: Tensors) -> None:
+        """The client's update, times its samples: how many replies count is not yet known."""
+        moved = changes(before, reply.shared, self.ctx.parameters)
+        weighted = {n: (t * reply.samples).to(wide_type(before[n])) for n, t in moved.items()}
+        self.ctx.notebook.keep(f"{_place(number)}/{reply.client}", weighted)
+
+    def added(self, client: str) -> Tensors:
+        """What a client's updates added to the shared parameters, in double precision.
+
+        Empty for a client that took part in no repair round, or without a record.
+        """
+        notebook, total = self.ctx.notebook, Tensors()
+        for number in range(1, self.rounds + 1) if self.recorded else ():
+            moved = notebook.kept(f"{_place(number)}/{client}") or {}
+            samples = notebook.kept(f"{_place(number)}-samples") or {}
+            for name, tensor in moved.items():
+                share = tensor.double() / samples["samples"]
+                total[name] = total[name] + share if name in total else share
+        return total
+
+    def notes(self, excluded: bool) -> tuple[str, ...]:
+        """What holds of the shared parameters; `excluded`: nothing of the targets was in them."""
+        rounds = counted(self.rounds, f"{self.kind} repair round")
+        if self.kind == DISTIL:
+            return (f"{rounds}: {_TAUGHT}",)
+        return (f"{rounds}: {_STILL_EXCLUDED if excluded else _LABELS}",)
 
 
-def _repaired(run: Run, watch: Watch, outcome: Outcome, rounds: int) -> Outcome:
-    """The outcome with what the repair did and cost."""
-    stages = watch.stages
-    after = stages.accuracies(run.clients, run.shared)
-    audit = watch.repaired(outcome.audit, run.shared)
-    per_round = run.clusters.served_bytes(run.shared) * len(run.clients)
-    both = [client for client in outcome.before if client in after]
-    return replace(
-        outcome,
-        before={client: outcome.before[client] for client in both},
-        after={client: after[client] for client in both},
-        rounds=outcome.rounds + rounds,
-        finished_at=now(),
-        stages=added(outcome.stages, stages.costs.stages),
-        bytes_broadcast=outcome.bytes_broadcast + rounds * per_round,
-        bytes_uploaded=outcome.bytes_uploaded + rounds * per_round,
-        shared_sha256_after=str(digest_of(run.store.ledger, SHARED_FILE)),
-        state_sha256_after=run.store.state_digest(),
-        audit=audit,
-    )
+def _place(number: int) -> str:
+    return f"{REPAIR}-{number}"
+
+
+_LABELS = "the remaining clients' own data, through their own old personal parts"
+_STILL_EXCLUDED = (
+    f"{_LABELS}; the repaired shared parameters are still a function of the initial tensors and "
+    "the remaining clients' own updates, personal parts and data alone"
+)
+_TAUGHT = (
+    "the teachers are the remaining clients' own old models, which knew the targets: what is said "
+    "of the corrected shared parameters does not hold of the repaired ones"
+)

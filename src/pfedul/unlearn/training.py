@@ -31,7 +31,8 @@ class SharedTraining:
     """How shared tensors are trained; None means as in ordinary rounds.
 
     `objective`: one of `OBJECTIVES`. `clip` bounds the norm of each gradient. `statistics`
-    says whether shared normalisation statistics move.
+    says whether shared normalisation statistics move. With `parts` the rate follows a cosine over
+    so many rounds, of which this is number `part`.
     """
 
     epochs: int = 1
@@ -40,6 +41,8 @@ class SharedTraining:
     objective: str = "descend"
     clip: float | None = None
     statistics: bool = True
+    part: int = 1
+    parts: int = 0
 
 
 def unlearning_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -103,6 +106,9 @@ def settings_of(training: LocalTraining, options: SharedTraining) -> LocalTraini
         lr=training.lr if options.lr is None else options.lr,
         momentum=training.momentum if options.momentum is None else options.momentum,
         weight_decay=training.weight_decay if options.objective == "descend" else 0.0,
+        cosine=options.parts > 0,
+        part=options.part,
+        parts=max(1, options.parts),
     )
 
 
@@ -144,12 +150,17 @@ TRAIN_SHARED = {"train-shared": train_shared}
 # At the server
 
 
-def fine_tuned(ctx: Context, shared: Tensors, rounds: int, epochs: int | None = None) -> Tensors:
-    """Rounds over the remaining clients; `epochs` default to the local epochs of training."""
-    how = SharedTraining(epochs or ctx.settings.local_epochs)
+def fine_tuned(
+    ctx: Context, shared: Tensors, rounds: int, epochs: int | None = None, cosine: bool = False
+) -> Tensors:
+    """Rounds over the remaining clients; `epochs` default to the local epochs of training.
 
-    def step(_number: int, before: Tensors) -> Tensors:
-        return ctx.mean("train-shared", ctx.remaining, before, how)
+    With `cosine` the rate falls to zero over all rounds.
+    """
+    usual = SharedTraining(epochs or ctx.settings.local_epochs, parts=rounds if cosine else 0)
+
+    def step(number: int, before: Tensors) -> Tensors:
+        return ctx.mean("train-shared", ctx.remaining, before, replace(usual, part=number))
 
     return ctx.steps("fine-tuning", rounds, shared, step)
 

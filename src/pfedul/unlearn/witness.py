@@ -18,11 +18,6 @@ Evidence = Mapping[str, Any]
 Examine = Callable[[Run, Sequence[str]], Callable[[Tensors], Evidence]]
 """(the run before a removal, the targets) -> a function from the new shared tensors to evidence."""
 
-BEFORE_REPAIR = (
-    "It was measured before the repair rounds: the removal was interrupted, and the target's "
-    "samples were gone."
-)
-
 
 @dataclass
 class Watch:
@@ -48,11 +43,3 @@ class Watch:
             found = self._look(shared)
         self.stages.on_stage(AUDIT, 2, 2)
         return found
-
-    def repaired(self, known: Evidence | None, shared: Tensors) -> Evidence | None:
-        """The evidence after repair rounds; what is known from before them, if nobody watched."""
-        found = self.evidence(shared)
-        if found is not None or known is None:
-            return found
-        verdict = known["verdict"]
-        return {**known, "verdict": {**verdict, "limits": [*verdict["limits"], BEFORE_REPAIR]}}

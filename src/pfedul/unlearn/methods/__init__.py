@@ -14,11 +14,14 @@ from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
 from pfedul.protocol import ClientWork
 from pfedul.records import ALL_RECORDS, NO_RECORDS, RECORDS
+from pfedul.unlearn.distil import DISTIL_SHARED
 from pfedul.unlearn.methods.budgeted import BUDGETED_RETRAIN
+from pfedul.unlearn.methods.ct import CT
 from pfedul.unlearn.methods.distillation.mimir import MIMIR
 from pfedul.unlearn.methods.distillation.zerofu import ZEROFU
 from pfedul.unlearn.methods.exclusion import EXCLUSION
 from pfedul.unlearn.methods.federaser import FEDERASER
+from pfedul.unlearn.methods.fedmemprune import FEDMEMPRUNE
 from pfedul.unlearn.methods.fedosd import FEDOSD
 from pfedul.unlearn.methods.fedrecovery import FEDRECOVERY
 from pfedul.unlearn.methods.fine_tune import FINE_TUNE
@@ -27,11 +30,14 @@ from pfedul.unlearn.methods.ga_naive import GA_NAIVE
 from pfedul.unlearn.methods.knot import KNOT
 from pfedul.unlearn.methods.negation import NOT
 from pfedul.unlearn.methods.none import NONE
+from pfedul.unlearn.methods.old_heads import OLD_HEADS
 from pfedul.unlearn.methods.one_more_round import ONE_MORE_ROUND
 from pfedul.unlearn.methods.pga import PGA
+from pfedul.unlearn.methods.recalibration import RECALIBRATION
 from pfedul.unlearn.methods.retrain import RETRAIN
 from pfedul.unlearn.methods.sifu import SIFU
 from pfedul.unlearn.pfedul.method import PFEDUL
+from pfedul.unlearn.training import TRAIN_SHARED
 
 METHODS = Registry(
     "method",
@@ -53,13 +59,17 @@ METHODS = Registry(
     EXCLUSION,
     ONE_MORE_ROUND,
     BUDGETED_RETRAIN,
+    OLD_HEADS,
+    CT,
+    FEDMEMPRUNE,
+    RECALIBRATION,
     group="pfedul.methods",
 )
 
 
 def client_work() -> dict[str, ClientWork]:
-    """The client functions of all methods, by name: what a workbench carries to clients."""
-    work: dict[str, ClientWork] = {}
+    """The client functions of all methods and of repair, by name: what a workbench carries."""
+    work: dict[str, ClientWork] = {**TRAIN_SHARED, **DISTIL_SHARED}
     for method in METHODS:
         for name, function in method.client.items():
             if work.setdefault(name, function) is not function:

@@ -72,7 +72,7 @@ def check(ctx: Context, _options: RetrainOptions) -> None:
 # What both methods that start over need; the other is budgeted.py
 
 
-_OLD_RECORDS = (
+OLD_RECORDS = (
     "all records were of the training that is replaced, and are erased; train on to build new ones"
 )
 
@@ -122,7 +122,7 @@ def result_of(ctx: Context, made: Run, *notes: str) -> Result:
     return Result(
         dict(made.shared),
         {client: tensors for client, tensors in personal.items() if tensors},
-        notes=(*notes, _OLD_RECORDS) if kept else notes,
+        notes=(*notes, OLD_RECORDS) if kept else notes,
         initial=made.store.read(INIT_FILE),
     )
 

@@ -153,9 +153,9 @@ def _statements(run: Run, options: PlanOptions) -> tuple[str, ...]:
 
 
 _NO_DIRECT_INFLUENCE = (
-    "the new shared parameters are a function of the initial tensors and the remaining clients' "
-    "own updates alone: the direct influence of the targets is zero. Not covered: the others "
-    "computed their updates on models that the targets had shaped"
+    "the corrected shared parameters are a function of the initial tensors and the remaining "
+    "clients' own updates alone: the direct influence of the targets is zero. Not covered: the "
+    "others computed their updates on models that the targets had shaped"
 )
 _IN_PART = (
     "with a strength below 1 a part of the targets' contribution stays in the shared parameters, "
