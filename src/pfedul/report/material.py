@@ -68,6 +68,7 @@ def own_evidence(outcome: dict[str, Any] | None) -> dict[str, Any] | None:
         **outcome["audit"],
         "kind": "removal",
         "made_at": outcome["finished_at"],
+        "command": " ".join(["pfedul forget RUN", *(f"--client {t}" for t in outcome["targets"])]),
         "hashes": {
             "shared_before": outcome["shared_sha256_before"],
             "shared_after": outcome["shared_sha256_after"],

@@ -115,8 +115,7 @@ def _evidence(material: Material) -> list[Block]:
     facts = (
         ("kind", f"{evidence.get('kind', 'unknown')}, level {evidence.get('level', 'unknown')}"),
         ("made", moment(evidence.get("made_at"))),
-        ("machine", str(evidence.get("machine", "not written down"))),
-        ("seed, rounds", f"{evidence.get('seed')}, {evidence.get('rounds')}"),
+        *((key, str(evidence[key])) for key in ("machine", "seed", "rounds") if key in evidence),
         *((name, str(version)) for name, version in (evidence.get("versions") or {}).items()),
         *((f"samples: {name}", f"{n:,}") for name, n in (evidence.get("samples") or {}).items()),
     )
