@@ -59,6 +59,8 @@ def print_audit(evidence: Json, next_command: str) -> None:
     verdict = evidence["verdict"]
     line(f"Verdict: {verdict['verdict']}")
     line(verdict["sentence"])
+    if evidence["oracles"] and evidence["removed"] is not None:
+        line(f"Of what could be seen beyond retraining, {_share(evidence['removed'])} is gone.")
     print_tests(evidence)
     if evidence["controls"]:
         table("controls", [_control(row) for row in evidence["controls"]])
@@ -96,11 +98,10 @@ def print_tests(evidence: Json) -> None:
 
 
 def _compared(row: Json) -> dict[str, str]:
+    gone = {"gone": "unknown" if row.get("removed") is None else _share(row["removed"])}
     if len(row["figures"]) > 2:  # besides before and after: oracles
-        return {"retrained": f"{_retrained(row):.3f}"}
-    gone = row["removed"]
-    visible = {"smallest visible": f"{row['smallest_visible']:.3f}"}
-    return {"gone": "unknown" if gone is None else _share(gone), **visible}
+        return {"retrained": f"{_retrained(row):.3f}", **gone}
+    return {**gone, "smallest visible": f"{row['smallest_visible']:.3f}"}
 
 
 def _share(figure: Json) -> str:
