@@ -34,7 +34,7 @@ def distil_shared(job: Job, how: Mapping[str, Any], teacher: Tensors) -> ClientR
     options, head = options_from(SharedTraining, how), job.head or _found_head(job.model)
     old = Watched(_teacher(job, teacher), head)
     with (
-        shared_model(job, options.statistics) as parameters,
+        shared_model(job, options.statistics, options.by_batch) as parameters,
         closing(Watched(job.model, head)) as now,
     ):
 
