@@ -284,7 +284,7 @@ def try_variant(
 ) -> None:
     shutil.copytree(folder / "run", folder / "copy")
     with Federation.open(folder / "copy") as federation:
-        outcome = federation.forget(target, **options)
+        outcome = federation.forget(target, audit=False, **options)
         spent = {stage: cost.cpu_seconds for stage, cost in outcome.stages.items()}
         spent.pop("evaluation")
         kept = preservation(outcome.before, outcome.after).pps
@@ -314,7 +314,7 @@ def try_random_control(
         federation.store.stage("shared.safetensors", federation.shared)
         federation.store.keep([])
         federation.store.commit()
-        outcome = federation.forget(target, correction="reset:fraction=0.3", **NOTHING)
+        outcome = federation.forget(target, audit=False, correction="reset:fraction=0.3", **NOTHING)
         kept = preservation(before, outcome.after).pps
         row = rows.setdefault("reset 0.3 of random entries (control)", Row())
         measure(federation, attacked, row, 0.0, kept)

@@ -1,6 +1,7 @@
 """How often verdicts are right: whole audits on simulated models for which the truth is known.
 
     python bench/verdicts.py [--audits 100] [--oracles 2 4 8] [--samples 40 150 500]
+    python bench/verdicts.py --instant [--audits 200] [--samples 30 60 130 300 1000]
 
 A model's score of a sample is the sample's difficulty, the same for all models, plus noise
 of the model and of each view, plus, on members, what the model remembers of them, plus a
@@ -14,6 +15,11 @@ forgotten, and how often there is not enough evidence. For a candidate that kept
 how often it is "not forgotten". For one that kept half: how often it is accused, and how often
 it is wrongly found forgotten. Last, the smallest leak that the best test could see, in AUC.
 With 100 audits a share of 5 % has an error of about 4 points, and rows share their seeds.
+
+With --instant it simulates the level without oracles: so many non-members, twice as many members,
+at most 1,000, in ten classes that differ in difficulty. The untouched model remembers so much that
+its AUCs are as printed. Shares are of a removal that left nothing, a third, half, or all of it, one
+that overshoots by a third, and one from a model that remembered nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +32,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from pfedul.audit.judge.instant import Instant, compare
+from pfedul.audit.judge.leaks import Draw
 from pfedul.audit.judge.paired_test import Scores, paired_test
 from pfedul.audit.judge.rules import (
     FORGOTTEN,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
+    NOTHING_TO_FORGET,
+    OVER_FORGOTTEN,
     Finding,
     Verdict,
     VerdictRules,
@@ -225,13 +235,92 @@ def _count_oracle(tally: Tally, tests: list[Test]) -> None:
     tally.visible += min(finding.test.smallest_visible for finding in findings)
 
 
+# Without oracles
+
+CLASSES, CLASS_SPREAD, MOST_MEMBERS = 10, 1.0, 1000
+SHARES = {"nothing left": 0.0, "a third": 1 / 3, "half": 0.5, "all": 1.0, "overshot": -1 / 3}
+WORDS = {
+    "nothing left": (FORGOTTEN, NOT_ENOUGH, "accused"),
+    "a third": (FORGOTTEN, "accused"),
+    "half": (FORGOTTEN, "accused"),
+    "all": (FORGOTTEN, NOT_FORGOTTEN),
+    "overshot": (FORGOTTEN, OVER_FORGOTTEN),
+    "nothing there": (NOTHING_TO_FORGET, NOT_ENOUGH, "accused"),
+}
+
+
+@dataclass
+class Split:
+    """A random split of samples, and models of them."""
+
+    stream: np.random.Generator
+    draw: Draw
+    difficulty: Array
+
+    @classmethod
+    def of(cls, seed: int, samples: int) -> Split:
+        stream = np.random.default_rng(seed)
+        members = min(2 * samples, MOST_MEMBERS)
+        strata = stream.integers(0, CLASSES, members + samples)
+        draw = Draw.of(strata[:members], strata[members:], seed, draws=999)
+        harder = stream.normal(0, CLASS_SPREAD, CLASSES)[strata]
+        return cls(stream, draw, stream.normal(size=len(strata)) + harder)
+
+    def model(self, memory: float) -> dict[tuple[str, str], Array]:
+        own = self.difficulty + self.stream.normal(0, MODEL_NOISE, len(self.difficulty))
+        return {
+            (surface, "threshold"): own
+            + self.stream.normal(0, VIEW_NOISE, (views, len(own)))
+            + memory * REMEMBERED[surface] * self.draw.member
+            for surface, views in VIEWS.items()
+        }
+
+    def judged(self, before: float, after: float) -> Instant:
+        return compare(self.model(before), self.model(after), self.draw)
+
+
+def simulate_instant(samples: int, memory: float, audits: int) -> str:
+    """One row: AUCs before, the smallest visible leak, and shares of verdicts in percent."""
+    found: dict[str, list[Instant]] = {name: [] for name in WORDS}
+    for seed in range(audits):
+        split = Split.of(seed, samples)
+        for name, share in SHARES.items():
+            found[name].append(split.judged(memory, share * memory))
+        found["nothing there"].append(split.judged(0.0, 0.0))
+    usual = found["nothing left"]
+    aucs = np.mean([[row.before.auc for row in one.rows] for one in usual], axis=0)
+    visible = np.mean([one.smallest_visible for one in usual])
+    shares = [
+        f"{100 * np.mean([_is(one.verdict(), word) for one in found[name]]):.1f}"
+        for name, words in WORDS.items()
+        for word in words
+    ]
+    return " | ".join(["/".join(f"{auc:.2f}" for auc in aucs), f"{visible:.2f}", *shares])
+
+
+def _is(verdict: str, word: str) -> bool:
+    return accuses(Verdict(verdict, "")) if word == "accused" else verdict == word
+
+
+def print_instant(samples: list[int], audits: int) -> None:
+    heads = [f"{name}: {word}" for name, words in WORDS.items() for word in words]
+    print(" | ".join(["samples", "AUC before", "visible", *heads]))
+    print(" | ".join(["---:"] * (3 + len(heads))))
+    for memory, count in product((MEMORY, 2 * MEMORY), samples):
+        print(f"{count} | {simulate_instant(count, memory, audits)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--audits", type=int, default=100)
     parser.add_argument("--oracles", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--samples", type=int, nargs="+", default=[40, 150, 500])
+    parser.add_argument("--instant", action="store_true")
     chosen = parser.parse_args()
     audits = chosen.audits
+    if chosen.instant:
+        print_instant(chosen.samples, audits)
+        return
     print(
         "oracles | samples | between | accused | by samples alone | forgotten | not enough "
         "| no-op: not forgotten | half: accused | half: forgotten | visible"

@@ -23,6 +23,7 @@ from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.pfedul.result import Plan
 from pfedul.unlearn.recalibration import recalibrate_missing
 from pfedul.unlearn.removal import forget
+from pfedul.unlearn.witness import Examine
 
 
 class Federation(Run):
@@ -92,6 +93,7 @@ class Federation(Run):
         self,
         *targets: str,
         away: Sequence[str] = (),
+        audit: bool = True,
         on_stage: OnStage | None = None,
         **options: Any,
     ) -> Outcome:
@@ -99,14 +101,21 @@ class Federation(Run):
 
         `options` are those of `pfedul forget`: `alpha=0.5`, `correction="reset"`, ...
         Clients in `away` recalibrate later (`recalibrate`). If it is interrupted, the request
-        is pending and no tensor is changed; asking again finishes it.
+        is pending and no tensor is changed; asking again finishes it. With `audit`, what was
+        forgotten is measured as well, where the targets' samples allow it (docs/audit.md).
         """
-        return forget(self, targets, ForgetOptions(**options), away, on_stage)
+        examine: Examine | None = None
+        if audit:
+            # Imported here: attacks take a second to import, which only audits should cost.
+            from pfedul.audit.instant import Witness
+
+            examine = Witness
+        return forget(self, targets, ForgetOptions(**options), away, on_stage, examine)
 
     def rehearse(
         self,
         *targets: str,
-        level: str = "standard",
+        level: str | None = None,
         oracles: int | None = None,
         away: Sequence[str] = (),
         on_stage: OnStage | None = None,
@@ -114,10 +123,10 @@ class Federation(Run):
     ) -> Audit:
         """Forget these clients on a sealed copy and audit that in full; this run stays as it is.
 
-        `options` are those of `forget`, `level` is quick, standard or strict. The result is
-        written into the ledger, and holds for a later `forget` with the same hashes.
+        `options` are those of `forget`, `level` is instant (no oracles; the default), quick,
+        standard or strict. The result is written into the ledger, and holds for a later `forget`
+        with the same hashes.
         """
-        # Imported here: attacks take a second to import, which only audits should cost.
         from pfedul.audit.rehearsal import Rehearsal, level_of, rehearse
 
         chosen, forgetting = level_of(level, oracles), ForgetOptions(**options)

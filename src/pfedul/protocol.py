@@ -41,7 +41,8 @@ class Workbench:
     """Everything that a process needs to work for any client.
 
     `build_model` gives the model as it is before training, the same in every process. `work`
-    holds the client functions of unlearning methods by name.
+    holds the client functions of unlearning methods by name. `random_split`: which of a client's
+    samples are training and which test samples was drawn at random.
     """
 
     build_model: Callable[[], nn.Module]
@@ -53,6 +54,7 @@ class Workbench:
     data: Mapping[str, ClientData]
     seed: int
     work: Mapping[str, ClientWork] = field(default_factory=dict)
+    random_split: bool = False
 
 
 @dataclass(frozen=True)

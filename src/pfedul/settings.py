@@ -51,6 +51,12 @@ class Settings:
     small_clients: str = option(
         "error", "What to do about clients that are too small.", choices=("error", "drop")
     )
+    random_split: bool = option(
+        False,
+        "You know that a client's training and test samples are a random split of its samples; "
+        "for own data, whose removal is then audited without oracles.",
+        later=True,
+    )
     model: str = option("cnn", "Model, with its options.", registry=MODELS)
     head: str | None = option(
         None, "Name of the model's head, where the model does not declare it."

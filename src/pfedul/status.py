@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,16 @@ def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
         "status": item.status,
         "not_recalibrated": not_recalibrated(ledger, item),
         "erased_at_client": erased_at_client(ledger, item),
+        "audit": _own_audit(item.outcome),
     }
+
+
+def _own_audit(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a removal measured of its own forgetting, in short."""
+    found = (outcome or {}).get("audit")
+    if found is None:
+        return None
+    return {"verdict": found["verdict"]["verdict"], "removed": found["removed"]}
 
 
 def _audit(item: Audit) -> dict[str, Any]:

@@ -106,8 +106,11 @@ def test_oracles_differ_and_nothing_of_the_target_is_in_them(run):
 def test_the_target_fits_a_head_of_its_own_to_each_oracle(run):
     """Only in memory, and only the head: the oracle's shared tensors stay as they are."""
     found, recipes = oracles(run)
-    heads = [oracle.state.stale[TARGET] for oracle in found]
+    heads = [oracle.state.fitted[TARGET] for oracle in found]
     assert set(heads[0]) == {"head.weight", "head.bias"}
+    with deep_again(run) as federation:  # like for like: every model under the part that was kept
+        kept = federation.personal(TARGET)
+    assert all(torch.equal(o.state.stale[TARGET][name], kept[name]) for o in found for name in kept)
     assert not torch.equal(heads[0]["head.weight"], heads[1]["head.weight"])
     for oracle, recipe in zip(found, recipes, strict=True):
         stored = read_file(recipe.folder / "shared.safetensors")
@@ -123,7 +126,7 @@ def test_the_second_time_nothing_is_trained(run):
     assert [oracle.cached for oracle in second] == [True, True]
     for one, two in zip(first, second, strict=True):
         assert one.shared_sha256 == two.shared_sha256
-        for kind in ("shared", "personal", "stale"):
+        for kind in ("shared", "personal", "stale", "fitted"):
             _same(getattr(one.state, kind), getattr(two.state, kind))
     with counted_tasks() as done:
         third, _ = oracles(run, 3)

@@ -21,7 +21,7 @@ KEYS = {
     *("format", "kind", "made_at", "command", "versions", "machine", "targets", "options", "level"),
     *("seed", "rounds", "configuration", "oracles", "twins", "samples", "hashes", "plan"),
     *("outcome", "verdict", "surfaces", "tests", "measures", "controls", "roc", "distributions"),
-    *("relearn", "distance", "backdoor", "preservation", "cost"),
+    *("relearn", "distance", "backdoor", "preservation", "cost", "removed"),
 }
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from helpers.toys import WithNorm, client_data, samples
 from pfedul import Settings
-from pfedul.audit.evidence.relearning import epochs_to_return, relearning_curve
+from pfedul.audit.evidence.relearning import epochs_to_return, fresh_part, relearning_curve
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.data import own_clients
 from pfedul.data.samples import DatasetSamples
@@ -130,3 +130,12 @@ def test_epochs_are_counted_up_to_the_tolerance():
     assert epochs_to_return([0.7, 0.78], 0.8, tolerance=0.02) == 1
     assert epochs_to_return([0.9], 0.9) == 0
     assert epochs_to_return([0.1, 0.2], 0.9) is None
+
+
+def test_all_start_from_one_head_that_nobody_was_trained_with():
+    for name, parts in (("fedper", {"head"}), ("fedavg", {"head"}), ("fedbn", {"body", "head"})):
+        bench = workbench(WithNorm, name)
+        part, initial = fresh_part(bench), bench.build_model().state_dict()
+        assert {key.partition(".")[0] for key in part} == parts
+        assert not torch.equal(part["head.weight"], initial["head.weight"])
+        assert all(torch.equal(part[key], fresh_part(bench)[key]) for key in part)

@@ -79,6 +79,8 @@ RULES = [
     (["within", "within"], {}, "forgotten"),
     (["within", "nothing to see"], {}, "forgotten"),
     (["nothing to see", "nothing to see"], {}, "nothing measurable to forget"),
+    (["nothing to see", "nothing to see"], {"oracles": 2}, "not enough evidence"),
+    (["nothing to see", "nothing to see"], {"oracles": 3}, "nothing measurable to forget"),
     (["within", "within"], {"oracles": 1}, "not enough evidence"),
     (["leak", "leak"], {"oracles": 1}, "not enough evidence"),
     (["within", "within"], {"guard": SOUND}, "forgotten"),

@@ -137,6 +137,8 @@ def test_audit_after_the_fact_as_text_and_as_json(forgotten, ids, tmp_path):
         ("rehearse RUN --client ID --away nobody", "'nobody' is not one of the clients"),
         ("rehearse RUN --client ID --level deep", "deep"),
         ("rehearse RUN --client ID --oracles 0", "--oracles"),
+        ("rehearse RUN --client ID --level instant --oracles 2", "has no oracles"),
+        ("audit RUN --level instant", "instant"),
         ("rehearse RUN --client ID --correction reset --step 0.1", "'reset' has no --step"),
         ("rehearse NOWHERE --client ID", "There is no run at"),
         ("audit RUN", "No removal has been honoured in this run"),
@@ -209,10 +211,57 @@ def test_an_interrupted_rehearsal_ends_with_a_sentence(start, ids, tmp_path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pfedul.audit.rehearsal.trained_oracles", interrupted)
-    result = call("rehearse", run, "--client", ids[0])
+    result = call("rehearse", run, "--client", ids[0], "--level", "quick")
     assert result.exit_code == 130
     assert result.stdout == ""
     assert "Interrupted; everything that was finished is saved." in result.stderr
+
+
+# Without oracles
+
+
+def test_rehearse_without_a_level_trains_nothing(start, ids, tmp_path):
+    run = copied(start, tmp_path / "run")
+    result = call("rehearse", run, "--client", ids[0])
+    assert result.exit_code == 0, result.output
+    assert "Nothing is trained for this audit" in " ".join(result.stderr.split())
+    text = " ".join(result.stdout.split())
+    assert "Verdict: " in text
+    assert "might not have been seen" in text
+    assert "smallest visible" in text
+    assert "Limit: It rests on the split" in text
+    assert not (run / "oracles").exists()
+    found = parsed(succeed("rehearse", run, "--client", ids[0], "--json"))
+    assert found["level"] == "instant"
+    assert found["oracles"] == found["controls"] == found["roc"] == []
+    assert {row["surface"] for row in found["tests"]} == {"remaining", "stale", "probe"}
+
+
+def test_forget_says_what_it_measured_unless_told_not_to(start, ids, tmp_path):
+    runs = [copied(start, tmp_path / name) for name in ("watched", "alone")]
+    text = " ".join(succeed("forget", runs[0], "--client", ids[0], "--yes").split())
+    assert "Evidence: " in text
+    assert "might not have been seen" in text
+    shown = parsed(succeed("status", runs[0], "--json"))["requests"][0]["audit"]
+    assert f"Evidence: {shown['verdict']}." in text
+    words = ["forget", runs[1], "--client", ids[0], "--yes", "--no-audit"]
+    alone = parsed(succeed(*words, "--json"))
+    assert alone["audit"] is None
+    assert "audit" not in alone["stages"]
+    assert parsed(succeed("status", runs[1], "--json"))["requests"][0]["audit"] is None
+
+
+@pytest.mark.parametrize("form", ["html", "md", "json"])
+def test_a_report_shows_what_the_removal_measured(form, start, ids, tmp_path):
+    run, place = copied(start, tmp_path / "run"), tmp_path / "page"
+    done = parsed(succeed("forget", run, "--client", ids[0], "--yes", "--json"))
+    succeed("report", run, "--format", form, "--output", place)
+    text = place.read_text(encoding="utf-8")
+    if form == "json":
+        assert parsed(text)["evidence"]["tests"] == done["audit"]["tests"]
+    else:
+        assert "AUC before" in text
+        assert "compared with a coin toss" in text
 
 
 # report

@@ -69,6 +69,8 @@ def test_tensors_plan_and_outcome_are_those_of_the_inline_engine(
     hashes = ("shared_sha256_before", "shared_sha256_after", "not_recalibrated", "rounds")
     for key in (*same, *hashes):
         assert found[key] == wanted[key], key
+    assert found["audit"]["tests"] == []
+    assert "on a machine of their own" in found["audit"]["verdict"]["sentence"]
     assert_same_files(tmp_path, "shared.safetensors")
     for client in ("c0", "c2"):
         personal = tmp_path / "local" / "clients" / client / "personal.safetensors"

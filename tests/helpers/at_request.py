@@ -9,11 +9,12 @@ from pfedul.unlearn.methods import client_work
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.removal import Removal, context_of
 from pfedul.unlearn.stage import Stages
+from pfedul.unlearn.witness import Watch
 
 
 def context_on(federation: Federation, *targets: str) -> Context:
     request = Request(1, targets, {}, "", PENDING, None)
-    return context_of(Removal(federation, request, ForgetOptions(), (), Stages(federation)))
+    return context_of(Removal(federation, request, ForgetOptions(), (), Watch(Stages(federation))))
 
 
 def replace_work(monkeypatch, name, wrap):

@@ -67,7 +67,7 @@ def test_another_removal_does_not_and_it_is_said_why(rehearsed, tmp_path):
 def test_a_rehearsal_of_others_is_no_evidence_for_this_removal(rehearsed, tmp_path):
     run = copied(rehearsed, tmp_path / "run")
     with deep_again(run) as federation:
-        federation.forget("c2")
+        federation.forget("c2", audit=False)
     found = read_material(run)
     assert found["evidence"] is None
     assert found["clients"] == {}

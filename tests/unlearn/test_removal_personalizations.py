@@ -183,7 +183,7 @@ def test_the_outcome_says_what_was_done(name, runs, tmp_path):
     assert outcome.before == {client: accuracies[client] for client in REMAINING}
     assert sorted(outcome.after) == REMAINING
     assert outcome.not_recalibrated == ()
-    assert {"plan", "recalibration", "evaluation", "erasure"} == set(outcome.stages)
+    assert {"audit", "plan", "recalibration", "evaluation", "erasure"} == set(outcome.stages)
     found = outcome.as_json()
     ratios = [outcome.after[client] / outcome.before[client] for client in REMAINING]
     assert found["pps"] == pytest.approx(sum(ratios) / 3)

@@ -19,6 +19,7 @@ import torch
 
 from pfedul.audit.ask.answers import ask_all, surfaces_of
 from pfedul.audit.ask.samples import check_enough
+from pfedul.audit.ask.surfaces import FITTED
 from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.models import Retrained, samples_of, trained_oracles
@@ -118,7 +119,7 @@ def _case(inquiry: Inquiry, oracles: list[Retrained], tell: OnStage) -> Case:
     samples = samples_of(run, inquiry.data)
     states = {"candidate": state_of(run, run.clients, {})}
     states |= {oracle.recipe.name: oracle.state for oracle in oracles}
-    surfaces = surfaces_of(bench, without=tuple(GONE))
+    surfaces = surfaces_of(bench, without=(*GONE, FITTED.name))
     answers = ask_all(bench, samples, states, surfaces, tell)
     retrained = [answers[oracle.recipe.name] for oracle in oracles]
     target = " and ".join(inquiry.request.targets)

@@ -36,6 +36,7 @@ from pfedul.unlearn.checks import check_targets
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.removal import forget
+from pfedul.unlearn.witness import Examine
 
 MOST_EPOCHS = 50
 """For the head that a target fits on an oracle; further epochs do not change it."""
@@ -106,8 +107,9 @@ def trained_oracles(
     for recipe, on_replies in _with_progress(run, recipes, "oracles", on_stage):
         done = rounds_done(recipe)
         with closing(open_recipe(run, recipe, on_replies)) as oracle:
-            stale = fitted_heads(run, oracle.shared, targets, recipe.seed)
-            state = state_of(oracle, oracle.clients, stale, run.clusters)
+            fitted = fitted_heads(run, oracle.shared, targets, recipe.seed)
+            stale = personal_of(run, targets)
+            state = state_of(oracle, oracle.clients, stale, run.clusters, fitted)
             oracles.append(_retrained(oracle, recipe, state, done))
     return oracles
 
@@ -201,6 +203,7 @@ def forget_in_copy(
     *,
     run: Run,
     on_stage: OnStage | None = None,
+    examine: Examine | None = None,
 ) -> tuple[State, Outcome]:
     """Forget the targets in a sealed copy of `original`; `run` has the engine and the folder.
 
@@ -210,7 +213,7 @@ def forget_in_copy(
     store = Store.open(sealed_copy(original.store.path, run.store.path, name))
     start = lend(run.engine, original.settings.seed)
     with closing(Run(store, original.settings, original.bench, start=start)) as copy:
-        outcome = forget(copy, targets, options, away, on_stage)
+        outcome = forget(copy, targets, options, away, on_stage, examine)
         return state_of(copy, copy.clients, stale, original.clusters), outcome
 
 

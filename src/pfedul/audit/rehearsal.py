@@ -21,8 +21,16 @@ from typing import Any
 
 from pfedul.audit.ask.answers import Answers, ask_all, surfaces_of
 from pfedul.audit.ask.samples import AuditSamples
-from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
+from pfedul.audit.evidence.document import (
+    WITHOUT_ORACLES,
+    circumstances,
+    client_figures,
+    examined,
+    removal_part,
+    surfaces_part,
+)
 from pfedul.audit.evidence.relearning import relearn_time
+from pfedul.audit.instant import Witness, check_judgeable
 from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.models import (
     Retrained,
@@ -61,6 +69,7 @@ class Level:
 
 
 _LEVELS = (
+    Level("instant", 0, 1, "no oracle: before and after, on a random split; a few forward passes"),
     Level("quick", 2, 1, "2 oracles: a first look"),
     Level("standard", 4, 1, "4 oracles: the spread of retraining is known"),
     Level("strict", 8, 8, "8 oracles and 8 unlearned models: U-LiRA, KLoM, forgetting score"),
@@ -68,17 +77,22 @@ _LEVELS = (
 LEVELS = {level.name: level for level in _LEVELS}
 
 
-def level_of(name: str, oracles: int | None) -> Level:
+def level_of(name: str | None, oracles: int | None) -> Level:
     """A level by name, with another number of oracles if one is given.
 
-    >>> level_of("strict", 10).unlearned, level_of("quick", 1).oracles
-    (10, 1)
+    Without a name it is `instant`, or `standard` if a number of oracles is given.
+
+    >>> level_of("strict", 10).unlearned, level_of("quick", 1).oracles, level_of(None, 3).name
+    (10, 1, 'standard')
     """
+    name = name or ("instant" if oracles is None else "standard")
     if name not in LEVELS:
         raise PfedulError(f"The level is one of {', '.join(LEVELS)}, not '{name}'.")
     chosen = LEVELS[name]
     if oracles is None:
         return chosen
+    if not chosen.oracles:
+        raise PfedulError(f"The level {name} has no oracles; leave out their number.")
     if oracles < 1:
         raise PfedulError(f"An audit needs at least one oracle, not {oracles}.")
     return Level(name, oracles, oracles if chosen.unlearned > 1 else 1, chosen.summary)
@@ -122,6 +136,8 @@ class Rehearsal:
         check_ready(self.run, self.targets, "another removal is rehearsed")
         check_away(self.run, self.targets, self.away)
         check_method(self.run, self.targets, self.options, self.away)
+        if not self.level.oracles:
+            check_judgeable(self.run, self.targets)
 
     def price(self) -> Price:
         return price(self.run, self.oracles, self.twins)
@@ -154,7 +170,8 @@ def _option_words(options: ForgetOptions) -> list[str]:
 
 def level_words(level: Level) -> str:
     """Arguments of the audit on the command line."""
-    return f"--level {level.name} --oracles {level.oracles}"
+    oracles = f" --oracles {level.oracles}" if level.oracles else ""
+    return f"--level {level.name}{oracles}"
 
 
 def shown_path(path: Path) -> str:
@@ -184,6 +201,8 @@ def rehearse(rehearsal: Rehearsal, on_stage: OnStage | None = None) -> Audit:
     tell = on_stage or (lambda _stage, _done, _of: None)
     run, targets = rehearsal.run, rehearsal.targets
     removal = rehearsal.options, rehearsal.away
+    if not rehearsal.level.oracles:
+        return _instant(rehearsal, started, tell)
     oracles = trained_oracles(run, targets, rehearsal.oracles, tell)
     with copies_erased(run.store.path):
         twins = unlearned_twins(run, rehearsal.twins, targets, *removal, tell)
@@ -193,6 +212,30 @@ def rehearse(rehearsal: Rehearsal, on_stage: OnStage | None = None) -> Audit:
     evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, run, *oracles, *twins)
     clear_rehearsal(run.store.path)
     return write_audit(run.store.ledger, evidence, clients)
+
+
+def _instant(rehearsal: Rehearsal, started: float, tell: OnStage) -> Audit:
+    """The removal in a sealed copy, with the evidence that every removal gathers itself."""
+    run, targets = rehearsal.run, rehearsal.targets
+    removal = rehearsal.options, rehearsal.away
+    with copies_erased(run.store.path):
+        _, outcome = forget_in_copy(
+            run, COPY, targets, *removal, run=run, on_stage=tell, examine=Witness
+        )
+    assert outcome.audit is not None
+    evidence = {
+        **circumstances(run, REHEARSAL, rehearsal.command(), rehearsal.level.name),
+        **removal_part(run, outcome, ()),
+        "hashes": _hashes(outcome),
+        "surfaces": surfaces_part(run.bench),
+        **outcome.audit,
+        **WITHOUT_ORACLES,
+    }
+    evidence["cost"]["rehearsal_cpu_seconds"] = spent_since(started, run)
+    clear_rehearsal(run.store.path)
+    remaining = [client for client in run.clients if client not in targets]
+    clients = client_figures(remaining, outcome, (), None, known_scores(run))
+    return write_audit(run.store.ledger, evidence, _with_away(rehearsal, clients))
 
 
 def spent_since(started: float, run: Run, *trained: Retrained) -> float:
@@ -219,18 +262,27 @@ def _measured(
     evidence = {
         **circumstances(run, REHEARSAL, rehearsal.command(), rehearsal.level.name),
         **removal_part(run, outcome, oracles, twins),
-        "hashes": {
-            "shared_before": outcome.shared_sha256_before,
-            "shared_after": outcome.shared_sha256_after,
-            "state_after": outcome.state_sha256_after,
-        },
+        "hashes": _hashes(outcome),
         **examined(examiner, unlearned, bench, gone={}, on_stage=tell),
         "relearn": relearn_time(bench, samples, starts, answers["untouched"], tell),
     }
     remaining, scores = list(states["candidate"].personal), known_scores(run)
     clients = client_figures(remaining, outcome, oracles, examiner, scores)
-    away = rehearsal.away
-    return evidence, {name: {**row, "away": name in away} for name, row in clients.items()}
+    return evidence, _with_away(rehearsal, clients)
+
+
+def _hashes(outcome: Outcome) -> dict[str, str]:
+    return {
+        "shared_before": outcome.shared_sha256_before,
+        "shared_after": outcome.shared_sha256_after,
+        "state_after": outcome.state_sha256_after,
+    }
+
+
+def _with_away(
+    rehearsal: Rehearsal, clients: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    return {name: {**row, "away": name in rehearsal.away} for name, row in clients.items()}
 
 
 def _states(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
@@ -14,14 +14,15 @@ from pfedul.run.run import Run
 class State:
     """Shared tensors, the remaining clients' personal ones, and those of the targets.
 
-    `stale` is what a target attaches to the shared tensors: the personal part that it
-    kept. An oracle has never had the target, so there the target fits one on its own
-    samples, with the oracle's shared tensors frozen: what its head alone would give away.
+    `stale` is what a target attaches to the shared tensors: the personal part that it kept.
+    `fitted` is what it fits to an oracle on its own samples, with the oracle's shared tensors
+    frozen: what a head alone gives away. Models that had the target have none.
     """
 
     shared: Tensors
     personal: Mapping[str, Tensors]
     stale: Mapping[str, Tensors]
+    fitted: Mapping[str, Tensors] = field(default_factory=dict)
 
 
 def state_of(
@@ -29,13 +30,14 @@ def state_of(
     remaining: Sequence[str],
     stale: Mapping[str, Tensors],
     clusters: Clusters | None = None,
+    fitted: Mapping[str, Tensors] | None = None,
 ) -> State:
     """The tensors of a run as they are now; `clusters` may be those from before a removal.
 
     See `served` for runs with clusters.
     """
     personal = {client: run.personal(client) for client in remaining}
-    return served(clusters or run.clusters, run.shared, personal, stale)
+    return served(clusters or run.clusters, run.shared, personal, stale, fitted)
 
 
 def served(
@@ -43,6 +45,7 @@ def served(
     shared: Tensors,
     personal: Mapping[str, Tensors],
     stale: Mapping[str, Tensors],
+    fitted: Mapping[str, Tensors] | None = None,
 ) -> State:
     """A state in which everybody sees the shared tensors of its own cluster.
 
@@ -50,10 +53,10 @@ def served(
     target; `shared` then is what the first of the targets was served.
     """
     if not clusters.several:
-        return State(dict(shared), personal, stale)
+        return State(dict(shared), personal, stale, fitted or {})
     own = [
         {client: {**clusters.of(shared, client), **part} for client, part in parts.items()}
-        for parts in (personal, stale)
+        for parts in (personal, stale, fitted or {})
     ]
     first = next(iter([*stale, *personal]))
     return State(clusters.of(shared, first), *own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import click
 
 import pfedul.cli.parts as parts
-from pfedul.audit.rehearsal import LEVELS, level_of
-from pfedul.cli.parts import Output, command
+from pfedul.audit.rehearsal import LEVELS, Level, level_of
+from pfedul.cli.parts import Function, Output, command
 from pfedul.errors import PfedulError
 from pfedul.store.audits import Audit
 from pfedul.store.folder import require_run
@@ -21,13 +22,13 @@ from pfedul.terminal.console import line, waiting
 from pfedul.terminal.removal import stage_bars
 from pfedul.unlearn.options import ForgetOptions
 
-_level = click.option(
-    "--level",
-    type=click.Choice(list(LEVELS)),
-    default="standard",
-    show_default=True,
-    help="How much to spend: " + "; ".join(f"{x.name}, {x.summary}" for x in LEVELS.values()) + ".",
-)
+
+def _level(levels: list[Level], default: str) -> Callable[[Function], Function]:
+    spends = "; ".join(f"{level.name}, {level.summary}" for level in levels)
+    choice = click.Choice([level.name for level in levels])
+    return click.option("--level", type=choice, help=f"How much to spend: {spends}.  [{default}]")
+
+
 _oracles = click.option(
     "--oracles", type=click.IntRange(min=1), help="Oracles, in place of the level's number."
 )
@@ -48,22 +49,22 @@ def refuse_nodes(run: Path) -> None:
 @parts.client_options
 @parts.options_of(ForgetOptions)
 @parts.away_options
-@_level
+@_level([*LEVELS.values()], "default: instant, or standard with --oracles")
 @_oracles
 @parts.data_root_option
 def rehearse(
     run: Path,
     clients: tuple[str, ...],
     away: tuple[str, ...],
-    level: str,
+    level: str | None,
     oracles: int | None,
     data_root: str | None,
     **options: Any,
 ) -> Output:
     """Forget clients on a sealed copy of RUN and audit that in full; RUN itself stays as it is.
 
-    Evidence needs what forgetting erases, so it is gathered before. Oracles, retrained
-    without the clients, are trained first and kept in RUN/oracles; interrupted, the next
+    Evidence needs what forgetting erases, so it is gathered before. Levels above instant train
+    oracles first, without the clients, and keep them in RUN/oracles; interrupted, the next
     call goes on. Then call 'pfedul forget' with the same options: equal hashes carry the
     evidence over.
     """
@@ -91,14 +92,14 @@ def rehearse(
     "x_test, y_test (not); or 'run', where the run's data set still has them.",
 )
 @click.option("--request", type=int, help="Which removal; the newest if not given.")
-@_level
+@_level([level for level in LEVELS.values() if level.oracles], "default: standard")
 @_oracles
 @parts.data_root_option
 def audit(
     run: Path,
     target_data: tuple[str, ...],
     request: int | None,
-    level: str,
+    level: str | None,
     oracles: int | None,
     data_root: str | None,
 ) -> Output:
@@ -118,7 +119,7 @@ def audit(
                 f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz."
             )
         data = brought_data(federation, removal.targets, target_data)
-        inquiry = Inquiry(federation, removal, data, level_of(level, oracles))
+        inquiry = Inquiry(federation, removal, data, level_of(level or "standard", oracles))
         inquiry.check()
         print_price(inquiry.price())
         with stage_bars() as on_stage:

@@ -19,7 +19,7 @@ from pfedul.report.sections.layers import save_plan, save_score_map
 from pfedul.store.audits import best_audit, read_audits
 from pfedul.store.copies import obsolete_folders
 from pfedul.terminal import removal
-from pfedul.terminal.audit import print_carried_over
+from pfedul.terminal.audit import print_carried_over, print_own_evidence
 from pfedul.terminal.choices import method_row, print_method
 from pfedul.terminal.console import line, waiting
 from pfedul.unlearn.checks import check_away, check_method, check_targets
@@ -107,6 +107,7 @@ def _agreement(exact: list[float], recorded: list[float]) -> float | None:
 @parts.away_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
+@click.option("--no-audit", is_flag=True, help="Do not measure what was forgotten.")
 @parts.data_root_option
 def forget(
     run: Path,
@@ -114,21 +115,24 @@ def forget(
     away: tuple[str, ...],
     dry_run: bool,
     yes: bool,
+    no_audit: bool,
     data_root: str | None,
     **options: Any,
 ) -> Output:
     """Forget clients: correct the shared layers that they shaped, erase all that was theirs.
 
-    The remaining clients then refit their personal parts locally. Interrupted, it
-    is finished by calling it again.
+    The remaining clients then refit their personal parts locally. What was forgotten is
+    measured on the clients' samples, before they are erased. Interrupted, it is finished by
+    calling it again.
     """
     with parts.opened(run, data_root) as federation:
         if dry_run:
             return _dry_run(federation, clients, away, parts.given(options))
         _confirm(federation, clients, yes)
         with removal.stage_bars() as on_stage:
+            chosen = parts.given(options)
             outcome = federation.forget(
-                *clients, away=away, on_stage=on_stage, **parts.given(options)
+                *clients, away=away, audit=not no_audit, on_stage=on_stage, **chosen
             )
         audits = read_audits(federation.store.ledger)
     result = outcome.as_json()
@@ -137,6 +141,8 @@ def forget(
 
     def show() -> None:
         removal.print_outcome(result)
+        if result["audit"] is not None:
+            print_own_evidence(result["audit"])
         if audit is not None and carried_over is not None:
             print_carried_over(audit.evidence, carried_over["differences"])
 

@@ -49,7 +49,8 @@ def load_clients(
         name: ClientData(take(dataset.train, held.train), take(dataset.test, held.test))
         for name, held in kept.items()
     }
-    return FederatedData(dealt, dataset.classes, warnings + _without_holder(dataset, kept))
+    warnings += _without_holder(dataset, kept)
+    return FederatedData(dealt, dataset.classes, warnings, dataset.random_split)
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -111,6 +112,7 @@ def thin(dataset: Dataset, samples: int | None, seed: int) -> Dataset:
         take(dataset.test, test),
         dataset.classes,
         None if owners is None else Owners(owners.train[train], owners.test[test]),
+        dataset.random_split,
     )
 
 

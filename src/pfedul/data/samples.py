@@ -89,11 +89,15 @@ class ClientData:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Every client's data, the number of classes, and warnings for the user."""
+    """Every client's data, the number of classes, and warnings for the user.
+
+    `random_split`: what is training and what is test at a client was drawn at random.
+    """
 
     clients: dict[str, ClientData]
     classes: int
     warnings: tuple[str, ...] = ()
+    random_split: bool = False
 
 
 def as_samples(given: object, owner: str) -> Samples:

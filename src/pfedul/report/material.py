@@ -36,13 +36,43 @@ def read_material(run: Path, number: int | None = None) -> dict[str, Any]:
         audits = read_audits(ledger)
     newest = audits[-1] if audits else None
     audit = newest if outcome is None else best_audit(audits, outcome)
+    evidence, holds = _evidence(outcome, audit)
     return {
         "run": read_status(run),
         "settings": (run / SETTINGS_FILE).read_text(encoding="utf-8"),
         "request": outcome,
-        "evidence": None if audit is None else audit.evidence,
+        "evidence": evidence,
         "clients": {} if audit is None else audit.clients,
-        "applies": applies(outcome, audit),
+        "applies": holds,
+    }
+
+
+def _evidence(
+    outcome: dict[str, Any] | None, audit: Audit | None
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The best evidence, and whether it applies: that of an audit, else what the removal measured.
+
+    An audit of other tensors comes after the removal's own evidence, if that has any test.
+    """
+    found, own = applies(outcome, audit), own_evidence(outcome)
+    if own is not None and (audit is None or (own["tests"] and not (found or {}).get("holds"))):
+        return own, {"holds": True, "differences": []}
+    return None if audit is None else audit.evidence, found
+
+
+def own_evidence(outcome: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a removal measured of itself, in the form of an evidence document."""
+    if outcome is None or not outcome.get("audit"):
+        return None
+    return {
+        **outcome["audit"],
+        "kind": "removal",
+        "made_at": outcome["finished_at"],
+        "hashes": {
+            "shared_before": outcome["shared_sha256_before"],
+            "shared_after": outcome["shared_sha256_after"],
+            "state_after": outcome["state_sha256_after"],
+        },
     }
 
 

@@ -72,7 +72,8 @@ def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | 
     data = in_type_of(model, data)
     _check_output(model, data)
     _check_single_samples(model, data, settings.batch_size)
-    return replace(bench, data=data.clients)
+    random_split = data.random_split or settings.random_split
+    return replace(bench, data=data.clients, random_split=random_split)
 
 
 def assemble_at_server(

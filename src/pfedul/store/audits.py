@@ -101,11 +101,12 @@ def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list
 
 
 def best_audit(audits: Sequence[Audit], outcome: Mapping[str, Any]) -> Audit | None:
-    """The best evidence for a removal: exactly its tensors first, then rehearsals, then newest."""
+    """The best evidence for a removal: of exactly its tensors, a rehearsal, with oracles, new."""
     fitting = [audit for audit in audits if set(audit.targets) == set(outcome["targets"])]
 
-    def worth(audit: Audit) -> tuple[bool, bool, int]:
+    def worth(audit: Audit) -> tuple[bool, bool, bool, int]:
         exact = not differences(audit.evidence, outcome)
-        return exact, audit.kind == REHEARSAL, audit.number
+        oracles = bool(audit.evidence.get("oracles"))
+        return exact, audit.kind == REHEARSAL, oracles, audit.number
 
     return max(fitting, key=worth, default=None)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def print_price(price: Price) -> None:
     """What will be trained and about how long it takes, before it starts."""
     if not price.oracles + price.twins:
-        error_console.print(f"All {price.cached} oracles are there already.", highlight=False)
+        known = f"All {price.cached} oracles are there already."
+        error_console.print(known if price.cached else _NO_ORACLES, highlight=False)
         return
     parts = [f"{price.oracles} oracles"] if price.oracles else []
     parts += [f"{price.twins} twins of the run"] if price.twins else []
@@ -26,6 +27,9 @@ def print_price(price: Price) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+_NO_ORACLES = "Nothing is trained for this audit: it compares before with after, without oracles."
 
 
 def print_carried_over(evidence: Json, differences: list[str]) -> None:
@@ -55,8 +59,9 @@ def print_audit(evidence: Json, next_command: str) -> None:
     verdict = evidence["verdict"]
     line(f"Verdict: {verdict['verdict']}")
     line(verdict["sentence"])
-    table("AUC of each attack (0.5: the attacker can only guess)", _tests(evidence))
-    table("controls", [_control(row) for row in evidence["controls"]])
+    print_tests(evidence)
+    if evidence["controls"]:
+        table("controls", [_control(row) for row in evidence["controls"]])
     for need in verdict["needed"]:
         line(f"Needed: {need}")
     for limit in verdict["limits"]:
@@ -64,18 +69,43 @@ def print_audit(evidence: Json, next_command: str) -> None:
     line(f"Next: {next_command}")
 
 
-def _tests(evidence: Json) -> list[dict[str, str]]:
-    return [
+def print_own_evidence(evidence: Json) -> None:
+    """What a removal measured of its own forgetting: verdict, share removed, tests, needs."""
+    verdict = evidence["verdict"]
+    line(f"Evidence: {verdict['verdict']}. {verdict['sentence']}")
+    if evidence["tests"]:
+        print_tests(evidence)
+    for need in verdict["needed"]:
+        line(f"Needed: {need}")
+
+
+def print_tests(evidence: Json) -> None:
+    """Before and after, test by test; against oracles, or as the share of the leak that is gone."""
+    rows = [
         {
             "surface": row["surface"],
             "attack": row["attack"],
             "before": _figure(row["figures"]["untouched"]),
             "after": _figure(row["figures"]["candidate"]),
-            "retrained": f"{_retrained(row):.3f}",
+            **_compared(row),
             "finding": row["finding"],
         }
         for row in evidence["tests"]
     ]
+    table("AUC of each attack (0.5: the attacker can only guess)", rows)
+
+
+def _compared(row: Json) -> dict[str, str]:
+    if len(row["figures"]) > 2:  # besides before and after: oracles
+        return {"retrained": f"{_retrained(row):.3f}"}
+    gone = row["removed"]
+    visible = {"smallest visible": f"{row['smallest_visible']:.3f}"}
+    return {"gone": "unknown" if gone is None else _share(gone), **visible}
+
+
+def _share(figure: Json) -> str:
+    low, high = figure["interval"]
+    return f"{100 * figure['value']:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def _figure(figure: Json | None) -> str:

@@ -123,6 +123,11 @@ def _print_request(request: Json) -> None:
     if request["not_recalibrated"]:
         words += f"; not recalibrated yet: {', '.join(request['not_recalibrated'])}"
     line(words)
+    found = request["audit"]
+    if found is not None:
+        gone = found["removed"]
+        share = "" if gone is None else f", {100 * gone['value']:.0f} % of what could be seen gone"
+        line(f"          {found['verdict']}{share}")
     for target, state in request["erased_at_client"].items():
         line(f"          {target}: {state}")
 

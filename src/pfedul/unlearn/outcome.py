@@ -12,9 +12,8 @@ from pfedul.evaluation import bootstrap_interval, cfi_of_ratios, pps_of_ratios, 
 from pfedul.store.ledger import Ledger
 from pfedul.store.requests import Request, accuracies, erased_at_client, not_recalibrated
 
-EVALUATION, ERASURE = "evaluation", "erasure"
-"""Stages that are not a part of a method: one measures accuracies, the other is the same work for
-every method."""
+EVALUATION, ERASURE, AUDIT = "evaluation", "erasure", "audit"
+"""Stages that are not a part of a method: two measure, and erasure is the same for all methods."""
 
 
 @dataclass
@@ -65,7 +64,8 @@ class Outcome:
     models on their own test samples. `state_sha256_after` covers all shared and personal tensors
     after the removal (`Store.state_digest`). `rounds` counts global rounds: those of the method,
     and repair rounds if there were any. `erased_at_client` says, for targets that kept their
-    personal tensors themselves, whether they confirmed the erasure.
+    personal tensors themselves, whether they confirmed the erasure. `audit` is what was measured
+    of the forgetting itself (docs/json.md); None if that was left out.
     """
 
     request: int
@@ -87,6 +87,7 @@ class Outcome:
     erased_at_client: Mapping[str, str] = field(default_factory=dict)
     state_sha256_after: str = ""
     bytes_uploaded: int = 0
+    audit: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, with the personal metrics (Eq. 14 and 15) computed."""
@@ -115,8 +116,10 @@ def read_outcome(ledger: Ledger, request: Request) -> Outcome:
     return Outcome(**values)
 
 
-def spent(stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION,)) -> StageCost:
-    """The cost of a removal without evaluation.
+def spent(
+    stages: Mapping[str, StageCost], leave_out: Collection[str] = (EVALUATION, AUDIT)
+) -> StageCost:
+    """The cost of a removal without what was measured.
 
     >>> spent({"plan": StageCost(1, 2), "evaluation": StageCost(3, 4)})
     StageCost(seconds=1.0, cpu_seconds=2.0)
@@ -132,4 +135,4 @@ def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
     >>> spent_by_method({"plan": StageCost(1, 2), "erasure": StageCost(3, 4)})
     StageCost(seconds=1.0, cpu_seconds=2.0)
     """
-    return spent(stages, (EVALUATION, ERASURE))
+    return spent(stages, (EVALUATION, AUDIT, ERASURE))

@@ -35,6 +35,7 @@ from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
 from pfedul.unlearn.repair import REPAIR, Repair
 from pfedul.unlearn.stage import Stages
+from pfedul.unlearn.witness import Examine, Watch
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,12 @@ class Removal:
     request: Request
     options: ForgetOptions
     away: tuple[str, ...]
-    stages: Stages
+    watch: Watch
     notes: tuple[str, ...] = ()
+
+    @property
+    def stages(self) -> Stages:
+        return self.watch.stages
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -68,9 +73,11 @@ def forget(
     options: ForgetOptions,
     away: Sequence[str] = (),
     on_stage: OnStage | None = None,
+    examine: Examine | None = None,
 ) -> Outcome:
-    """Honour a removal request; see `Federation.forget`."""
-    removal = _begin(run, tuple(dict.fromkeys(targets)), options, away, on_stage)
+    """Honour a removal request; see `Federation.forget`. `examine` watches it."""
+    watch = Watch(Stages(run, on_stage), examine)
+    removal = _begin(run, tuple(dict.fromkeys(targets)), options, away, watch)
     _ = run.engine  # started before anything is measured
     try:
         _remove(removal)
@@ -89,7 +96,7 @@ def _begin(
     targets: tuple[str, ...],
     options: ForgetOptions,
     away: Sequence[str],
-    on_stage: OnStage | None,
+    watch: Watch,
 ) -> Removal:
     """Check the request and write it into the ledger, or resume the pending one."""
     pending = requests_of.unfinished(run.store.ledger)
@@ -98,12 +105,13 @@ def _begin(
     away = check_away(run, targets, away)
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json())
-    return Removal(run, request, options, tuple(away), Stages(run, on_stage), notes)
+    return Removal(run, request, options, tuple(away), watch, notes)
 
 
 def _remove(removal: Removal) -> None:
     """Stages 1 to 3, repair before the last, and the erasure, as one commit."""
     run, stages = removal.run, removal.stages
+    removal.watch.begin(removal.targets)
     before = _known_accuracies(removal) or stages.accuracies(removal.remaining, run.shared)
     ctx, result = _unlearn(removal)
     _stage_result(run, result)
@@ -116,6 +124,7 @@ def _remove(removal: Removal) -> None:
     erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
     _refuse_ruin(removal, before, after)
+    audit = removal.watch.evidence(recalibrated.shared)
     both = [client for client in before if client in after]
     counts = ctx.account.counts + repair.ctx.account.counts
     broadcast = run.clusters.served_bytes(recalibrated.shared)
@@ -138,6 +147,7 @@ def _remove(removal: Removal) -> None:
         shared_sha256_after=sha256_after,
         not_recalibrated=(*recalibrated.missing, *removal.away) if recalibrating else (),
         notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
+        audit=audit,
         state_sha256_after=run.store.state_digest(),
     )
     _commit(removal, outcome, recalibrated.shared)

@@ -105,8 +105,8 @@ def _place(number: int) -> str:
 
 _LABELS = "the remaining clients' own data, through their own old personal parts"
 _STILL_EXCLUDED = (
-    f"{_LABELS}; the repaired shared parameters are still a function of the initial tensors, the "
-    "remaining clients' own updates and their data alone"
+    f"{_LABELS}; the repaired shared parameters are still a function of the initial tensors and "
+    "the remaining clients' own updates, personal parts and data alone"
 )
 _TAUGHT = (
     "the teachers are the remaining clients' own old models, which knew the targets: what is said "

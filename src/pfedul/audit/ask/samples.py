@@ -83,19 +83,19 @@ def draw_samples(
     """The samples for these targets; the same ones for the same seed."""
     most = max(FEWEST, MOST_MEMBERS // len(targets))
     own = max(1, min(MOST_OWN, 10 * MOST_OWN // len(remaining)))
-    population = _pooled([d.test for d in remaining.values()], MOST_POPULATION, seed)
+    population = pooled([d.test for d in remaining.values()], MOST_POPULATION, seed)
     seen = None
     if backdoor is not None and backdoor.client in targets:
         value = trigger_value(targets[backdoor.client].train)
         seen = triggered(population, backdoor, value)
     check_enough(targets)
     return AuditSamples(
-        members={name: _drawn(data.train, most, seed, name) for name, data in targets.items()},
-        nonmembers={name: _drawn(data.test, most, seed, name) for name, data in targets.items()},
+        members={name: drawn(data.train, most, seed, name) for name, data in targets.items()},
+        nonmembers={name: drawn(data.test, most, seed, name) for name, data in targets.items()},
         population=population,
-        fitting=_pooled([d.train for d in remaining.values()], MOST_FITTING, seed),
-        own_train={name: _drawn(d.train, own, seed, name) for name, d in remaining.items()},
-        own_test={name: _drawn(d.test, own, seed, name) for name, d in remaining.items()},
+        fitting=pooled([d.train for d in remaining.values()], MOST_FITTING, seed),
+        own_train={name: drawn(d.train, own, seed, name) for name, d in remaining.items()},
+        own_test={name: drawn(d.test, own, seed, name) for name, d in remaining.items()},
         backdoor=None if seen is None else backdoor,
         triggered=seen,
     )
@@ -113,14 +113,12 @@ def check_enough(targets: Mapping[str, ClientData]) -> None:
             )
 
 
-def _pooled(parts: Sequence[Samples], most: int, seed: int) -> TensorSamples:
+def pooled(parts: Sequence[Samples], most: int, seed: int) -> TensorSamples:
     share = max(1, -(-most // len(parts)))
-    return together(
-        [_drawn(part, share, seed, f"pool {place}") for place, part in enumerate(parts)]
-    )
+    return together([drawn(part, share, seed, f"pool {place}") for place, part in enumerate(parts)])
 
 
-def _drawn(samples: Samples, most: int, seed: int, place: str) -> TensorSamples:
+def drawn(samples: Samples, most: int, seed: int, place: str) -> TensorSamples:
     """All of the samples, or `most` of them by chance, in memory."""
     indices = np.arange(len(samples))
     if len(samples) > most:

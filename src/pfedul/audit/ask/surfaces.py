@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
 from pfedul.audit.ask.samples import AuditSamples, labels_of, together
@@ -38,7 +37,7 @@ class Surface:
     """`missing` says why a personalisation does not have this surface; None if it has.
 
     `worst` asks for the client whose model shows most, in place of the mean; such a
-    surface has the views of the one before it.
+    surface has the views of the one before it. What is not `judged` is shown as a figure only.
     """
 
     name: str
@@ -47,6 +46,7 @@ class Surface:
     missing: Callable[[Workbench], str | None]
     views: Callable[[Workbench, AuditSamples, State], Views]
     worst: bool = False
+    judged: bool = True
 
 
 def _remaining(bench: Workbench, samples: AuditSamples, state: State) -> Views:
@@ -67,6 +67,11 @@ def _stale(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     return (View("stale", members, nonmembers, others, labels),)
 
 
+def _fitted_part(bench: Workbench, samples: AuditSamples, state: State) -> Views:
+    """The same through a part that was fitted to an oracle; other models have only the old one."""
+    return _stale(bench, samples, replace(state, stale=state.fitted or state.stale))
+
+
 def _through_own_part(
     bench: Workbench, samples: AuditSamples, state: State, target: str
 ) -> list[Array]:
@@ -79,18 +84,18 @@ def _through_own_part(
 
 def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
     """A regression on the features of the remaining clients, asked about the targets' samples."""
-    model = bench.build_model()
-    load_tensors(model, state.shared, newcomer_part(bench, state))
-    known, features = labels_of(samples.fitting), _features(bench, model, samples.asked)
-    rule = _fitted(_features(bench, model, samples.fitting), known)
+    known, features = labels_of(samples.fitting), features_of(bench, state, samples.asked)
+    rule = _fitted(features_of(bench, state, samples.fitting), known)
     classes = int(max(labels_of(samples.asked).max(), known.max())) + 1
     answers = np.full((len(features), classes), _ABSENT)
     answers[:, rule[-1].classes_] = np.maximum(rule.predict_log_proba(features), _ABSENT)
     return (samples.view("probe", answers),)
 
 
-def _features(bench: Workbench, model: nn.Module, samples: TensorSamples) -> Array:
+def features_of(bench: Workbench, state: State, samples: TensorSamples) -> Array:
     """What the head is given; the model's answers where it goes on after its head."""
+    model = bench.build_model()
+    load_tensors(model, state.shared, newcomer_part(bench, state))
     found = head_features(bench, model, samples)
     if found is None:
         return logits_of(model, samples)
@@ -159,9 +164,18 @@ STALE = Surface(
     "stale",
     "the target's own part, re-attached",
     "the new shared tensors under the personal part that the target, or a backup, kept; "
-    "compared with an oracle's under a part that the target fitted to it",
+    "compared with an oracle's under the same part",
     _no_stale_part,
     _stale,
+)
+FITTED = Surface(
+    "fitted",
+    "the target's own part, against parts fitted to oracles",
+    "the same, compared with an oracle's shared tensors under a part that the target fitted to "
+    "them: what a head alone gives away; shown and not judged",
+    _no_stale_part,
+    _fitted_part,
+    judged=False,
 )
 
 SURFACES = (
@@ -181,6 +195,7 @@ SURFACES = (
         worst=True,
     ),
     STALE,
+    FITTED,
     Surface(
         "shared",
         "the shared model",

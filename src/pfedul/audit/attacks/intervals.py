@@ -4,6 +4,7 @@ C. J. Clopper and E. S. Pearson, Biometrika 26 (1934): the interval of a share.
 B. Efron, Annals of Statistics 7 (1979): the bootstrap; here percentile, each stratum
 drawn from apart. It knows only what it was given: where all draws agree (an AUC of
 exactly 1) it has no width.
+E. C. Fieller, J. R. Statist. Soc. B 16 (1954): the interval of a ratio.
 Student, Biometrika 6 (1908): how far to reach where the variance itself comes from a
 few values. F. E. Satterthwaite, Biometrics Bulletin 2 (1946): how many values a sum
 of variances is worth.
@@ -58,6 +59,25 @@ def freedom_of_sum(variances: Sequence[float], freedoms: Sequence[float]) -> flo
     """Satterthwaite's degrees of freedom of a sum of independent estimates of variance."""
     doubt = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
     return float(sum(variances) ** 2 / doubt) if doubt else math.inf
+
+
+def ratio_interval(
+    top: float, bottom: float, variances: Interval, covariance: float, reach: float
+) -> Interval | None:
+    """Fieller's interval of top / bottom: all r for which top - r * bottom could be 0.
+
+    None where the bottom is not beyond chance above 0: then no r is excluded on one side.
+
+    >>> ratio_interval(1.0, 2.0, (0.0, 0.0), 0.0, 1.96)
+    (0.5, 0.5)
+    """
+    first = bottom**2 - reach**2 * variances[1]
+    if bottom <= 0 or first <= 0:
+        return None
+    middle = bottom * top - reach**2 * covariance
+    last = top**2 - reach**2 * variances[0]
+    half = math.sqrt(max(0.0, middle**2 - first * last))
+    return (middle - half) / first, (middle + half) / first
 
 
 def stratified_bootstrap(

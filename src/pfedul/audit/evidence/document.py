@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pfedul.audit.attacks.ulira import ACCURACY, ULIRA
 from pfedul.audit.evidence import measures
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.judge.distances import distances
-from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.paired_test import PairedTest, overall_removed
 from pfedul.audit.judge.rules import Finding
 from pfedul.audit.models import Retrained
 from pfedul.base.threads import one_core
@@ -28,7 +29,7 @@ from pfedul.protocol import OnStage, Workbench
 from pfedul.run.run import Run
 from pfedul.store.paths import SETTINGS_FILE
 from pfedul.store.tables import now, spent_on_rounds
-from pfedul.unlearn.outcome import Outcome
+from pfedul.unlearn.outcome import Outcome, spent
 from pfedul.version import __version__
 
 FORMAT = 1
@@ -76,10 +77,10 @@ def examined(
 
 def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mapping[str, str]) -> Row:
     case, controls = examiner.case, examiner.controls()
-    shown = examiner.book, case.surfaces, case.models, len(case.oracles)
-    rows = measures.model_measures(*shown)
+    judged, models = case.judged, (case.models, len(case.oracles))
+    rows = measures.model_measures(examiner.book, case.surfaces, *models)
     if len(unlearned) > 1:
-        rows += measures.population_measures(case.samples, case.surfaces, unlearned, case.oracles)
+        rows += measures.population_measures(case.samples, judged, unlearned, case.oracles)
     verdict = examiner.judged(
         case.candidate,
         ulira=_ulira(rows),
@@ -90,12 +91,13 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
     return {
         "samples": case.samples.counts(),
         "verdict": verdict.as_json(),
+        "removed": _figure_or_none(overall_removed([finding.test for finding in findings])),
         "surfaces": _surfaces(untested),
         "tests": [test_row(finding) for finding in findings],
         "measures": rows,
         "controls": [control.as_json() for control in controls],
-        "roc": measures.curves(*shown),
-        "distributions": measures.distributions(case.surfaces, case.models),
+        "roc": measures.curves(examiner.book, judged, *models),
+        "distributions": measures.distributions(judged, case.models),
         "distance": distances(case.candidate, case.oracles, case.untouched),
         "backdoor": _backdoor(examiner),
     }
@@ -103,8 +105,21 @@ def _examined(examiner: Examiner, unlearned: Sequence[Answers], untested: Mappin
 
 def untested_surfaces(bench: Workbench, gone: Mapping[str, str]) -> dict[str, str]:
     """Surfaces that this personalisation does not have, or that are gone, each with the reason."""
-    missing = {surface.name: surface.missing(bench) for surface in SURFACES}
+    missing = {surface.name: surface.missing(bench) for surface in SURFACES if surface.judged}
     return {name: why for name, why in missing.items() if why is not None} | dict(gone)
+
+
+def surfaces_part(bench: Workbench) -> list[Row]:
+    """What the level `instant` looks through: the mean of the remaining models, not the worst."""
+    rows = _surfaces(untested_surfaces(bench, {}))
+    return [row for row in rows if row["name"] != "worst"]
+
+
+WITHOUT_ORACLES: Row = {
+    **dict.fromkeys(("measures", "controls", "roc", "distributions", "distance"), ()),
+    **dict.fromkeys(("relearn", "backdoor")),
+}
+"""Parts of the document that only oracles can fill."""
 
 
 def _surfaces(untested: Mapping[str, str]) -> list[Row]:
@@ -117,6 +132,7 @@ def _surfaces(untested: Mapping[str, str]) -> list[Row]:
             "reason": untested.get(surface.name),
         }
         for surface in SURFACES
+        if surface.judged
     ]
 
 
@@ -142,6 +158,7 @@ def test_row(finding: Finding) -> Row:
         "spread": found.spread,
         "untouched_difference": _figure_or_none(found.untouched_difference),
         "reduction": _figure_or_none(found.reduction),
+        "removed": _figure_or_none(found.removed),
         "smallest_visible": found.smallest_visible,
         "finding": found.finding,
     }
@@ -191,11 +208,11 @@ def removal_part(
 
 
 def _cost(run: Run, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
-    """In CPU seconds; the evaluation of a removal is not part of it."""
-    stages = {name: cost.cpu_seconds for name, cost in outcome.stages.items()}
+    """In CPU seconds; what is measured of a removal is not part of it."""
+    retraining = [oracle.cpu_seconds for oracle in oracles]
     return {
-        "forget_cpu_seconds": sum(s for name, s in stages.items() if name != "evaluation"),
-        "retrain_cpu_seconds": sum(oracle.cpu_seconds for oracle in oracles) / len(oracles),
+        "forget_cpu_seconds": spent(outcome.stages).cpu_seconds,
+        "retrain_cpu_seconds": fmean(retraining) if retraining else None,
         "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
     }
 
@@ -204,11 +221,11 @@ def client_figures(
     clients: Iterable[str],
     outcome: Outcome,
     oracles: Sequence[Retrained],
-    examiner: Examiner,
+    examiner: Examiner | None,
     scores: Mapping[str, Sequence[float]],
 ) -> dict[str, Row]:
     """What is known of single remaining clients: rows of their own, erased when they leave."""
-    aucs = client_aucs(examiner)
+    aucs = {} if examiner is None else client_aucs(examiner)
     return {
         client: {
             "scores": list(scores.get(client, ())),

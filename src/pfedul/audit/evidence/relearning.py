@@ -5,8 +5,9 @@ al., "Fast yet effective machine unlearning", IEEE TNNLS 2023 (arXiv 2111.08947)
 count epochs up to the loss, or the accuracy within a margin, of the original model.
 What was hidden and not erased comes back sooner than an oracle learns it. Here the
 count is of accuracy, with anchors: the original model (0 epochs), oracles (the goal) and
-a fresh model (is anything useful learnt from the others?). All start with the initial
-personal part, so only the shared tensors differ.
+a fresh model (is anything useful learnt from the others?). All start with the same fresh
+personal part and the same fresh head, drawn with a seed of their own, which none of them was
+trained with: so only the shared tensors below the head differ.
 
 Training is the client's own local training on all parameters, as FedPer's. It differs
 from the papers in the learning rate, which is the federation's. Momentum is reset in
@@ -17,19 +18,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.ask.samples import AuditSamples, together
-from pfedul.base.randomness import random_stream
+from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
 from pfedul.client import measure
 from pfedul.data.samples import Samples
+from pfedul.errors import PfedulError
 from pfedul.personalization.local import run_sgd, trainable
 from pfedul.protocol import OnStage, Workbench
+from pfedul.run.assembly import reseeded
+from pfedul.split import head_of
 
 MOST_EPOCHS = 12
 TOLERANCE = 0.01
@@ -53,13 +58,27 @@ def relearn_time(
     """Curves of accuracy on the targets' samples, and epochs until the old accuracy is back."""
     targets, wanted = together(samples.members.values()), old_accuracy(samples, untouched)
     shared_of = {**starts, "fresh": read_tensors(bench.build_model(), bench.split.shared)}
-    curves = {}
+    part, curves = fresh_part(bench), {}
     for done, (name, shared) in enumerate(shared_of.items()):
         on_stage("relearning", done, len(shared_of))
-        curves[name] = relearning_curve(bench, shared, targets, MOST_EPOCHS, wanted - TOLERANCE)
+        curves[name] = relearning_curve(
+            bench, {**shared, **part}, targets, MOST_EPOCHS, wanted - TOLERANCE
+        )
     on_stage("relearning", len(shared_of), len(shared_of))
     epochs = {name: epochs_to_return(curve, wanted, TOLERANCE) for name, curve in curves.items()}
     return {"old_accuracy": wanted, "tolerance": TOLERANCE, "curves": curves, "epochs": epochs}
+
+
+def fresh_part(bench: Workbench) -> Tensors:
+    """Initial tensors of the personal part and of the head, that no model was trained with."""
+    seed = derive_seed(bench.seed, "relearn", "head") % 2**31
+    model = reseeded(bench, seed, ()).build_model()
+    whole = bench.split.keeps_whole_models
+    names = set() if whole else set(bench.split.personal)
+    with suppress(PfedulError):  # not every model has a head that can be seen
+        head = bench.head or head_of(model)
+        names |= {name for name in model.state_dict() if name.startswith(f"{head}.")}
+    return read_tensors(model, sorted(names))
 
 
 def relearning_curve(

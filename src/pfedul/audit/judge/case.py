@@ -44,6 +44,11 @@ class Case:
     target: str = "the client"
 
     @property
+    def judged(self) -> list[Surface]:
+        """Those that the verdict rests on."""
+        return [surface for surface in self.surfaces if surface.judged]
+
+    @property
     def models(self) -> dict[str, Answers]:
         """Those that figures show, by name."""
         shown = {"candidate": self.candidate}
@@ -92,7 +97,7 @@ class Examiner:
         """What every attack on every surface says of a model compared with these oracles."""
         pairs = [
             (surface, attack)
-            for surface in self.case.surfaces
+            for surface in self.case.judged
             for attack in ATTACKS
             if attack.usable(len(oracles))
         ]
@@ -196,8 +201,8 @@ class Examiner:
         """The untouched model with the least noise on its answers that hides what leaks."""
         margins = [
             margin(view.members, view.labels.members)
-            for views in untouched.views.values()
-            for view in views
+            for surface in self.case.judged
+            for view in untouched.views[surface.name]
         ]
         unit = float(np.std(np.concatenate(margins)))
         for step in NOISE_STEPS:

@@ -41,7 +41,7 @@ import numpy as np
 
 from pfedul.audit.attacks.arrays import Array, finite, same_samples
 from pfedul.audit.attacks.base import Estimate, Metric
-from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
+from pfedul.audit.attacks.intervals import freedom_of_sum, ratio_interval, student_quantile
 from pfedul.audit.attacks.roc import AUC, share_below
 from pfedul.errors import PfedulError
 
@@ -49,6 +49,8 @@ DIFFERENCE = Metric("difference in AUC", best=0.0, low=-1.0)
 """AUC of a model minus the mean AUC of the oracles, on the same samples."""
 REDUCTION = Metric("reduction of AUC", best=1.0, higher_is_better=True, low=-1.0)
 """AUC of the untouched model minus that of the candidate, on the same samples."""
+REMOVED = Metric("share of the leak removed", best=1.0, higher_is_better=True, low=-math.inf)
+"""Of what the untouched model gives away beyond the oracles."""
 
 GUESSED_BETWEEN = 0.02
 """Standard deviation of AUC from one retraining to the next, before any was seen."""
@@ -89,7 +91,8 @@ class PairedTest:
     """What one attack says of the candidate; names as in the evidence document.
 
     `spread` is how far one oracle lies from the mean of the others, at most.
-    `smallest_visible` is the leak that this test would have seen with 80 % power.
+    `smallest_visible` is the leak that this test would have seen with 80 % power. `removed` is the
+    share of the leak that is gone; None if there was none beyond chance.
     """
 
     candidate: Estimate
@@ -101,6 +104,7 @@ class PairedTest:
     reduction: Estimate | None
     smallest_visible: float
     finding: str
+    removed: Estimate | None = None
 
 
 def paired_test(
@@ -134,6 +138,7 @@ def paired_test(
         reduction=reduction,
         smallest_visible=references.smallest_visible(ours),
         finding=_finding(_auc(ours), difference, start, reduction, references.spread),
+        removed=None if before is None else references.removed(ours, before),
     )
 
 
@@ -199,11 +204,47 @@ class _References:
         error, reach = self.errors(model)
         return _figure(DIFFERENCE, (model - self.mean).value, reach * error)
 
+    def removed(self, model: _Placed, before: _Placed) -> Estimate | None:
+        """The share of the leak before that is gone, with Fieller's interval at 95 %."""
+        now, then, own = model - self.mean, before - self.mean, self.between / len(self.oracles)
+        sampling = (now.variance, then.variance)
+        both = (sum(sampling) - (now - then).variance) / 2 + own
+        freedom = freedom_of_sum((sampling[0], self.between), (math.inf, self.freedom))
+        left = ratio_interval(
+            now.value,
+            then.value,
+            (sampling[0] + self.between + own, sampling[1] + self.between + own),
+            both,
+            student_quantile(_quantile(1), freedom),
+        )
+        if left is None:
+            return None
+        return Estimate(REMOVED, 1 - now.value / then.value, (1 - left[1], 1 - left[0]))
+
     def smallest_visible(self, model: _Placed) -> float:
         """To be accused a model must stand out from chance and from every oracle."""
         error, reach = self.errors(model)
         needed = max(self.spread, reach * error)
         return min(1.0, needed + NormalDist().inv_cdf(_POWER) * error)
+
+
+def overall_removed(tests: Sequence[PairedTest]) -> Estimate | None:
+    """The share of the leak removed over all tests in which there was one; each by its leak.
+
+    The ends are averaged with the same weights: as if the errors of all tests agreed, which is
+    rather too wide.
+    """
+    found = [
+        (test.removed, test.untouched_difference.value)
+        for test in tests
+        if test.removed is not None and test.untouched_difference is not None
+    ]
+    if not found:
+        return None
+    total = sum(weight for _, weight in found)
+    value = sum(weight * one.value for one, weight in found) / total
+    low, high = (sum(w * one.ends[end] for one, w in found) / total for end in (0, 1))
+    return Estimate(REMOVED, value, (low, high))
 
 
 def _reduction(fallen: _Placed, tests: int) -> Estimate:

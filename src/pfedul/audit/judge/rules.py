@@ -15,7 +15,7 @@
 
 For rule 5, and after the fact (without the untouched model) for rule 6, nothing has shown
 what the tests can see. Then one of them must be able to see a leak of 0.15 in AUC, else
-there is not enough evidence.
+there is not enough evidence. Nor is there for rule 5 with fewer than three oracles.
 
 Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA distinguishes
 unlearned from retrained models; or, for rule 6, the answers on other people's samples are far
@@ -56,6 +56,8 @@ NOTABLE_LEAK = 0.15
 """In AUC; what an audit that found nothing must have been able to see."""
 
 FEWEST_ORACLES = 2
+FEWEST_FOR_NOTHING = 3
+"""Two oracles that agree by luck, or differ by it, do not show that there was nothing."""
 STANDARD_ORACLES = 4
 
 
@@ -167,6 +169,8 @@ class VerdictRules:
         if self.fallen or self.undecided or self.blind:
             return NOT_ENOUGH
         verdict = FORGOTTEN if "within" in self.seen else NOTHING_TO_FORGET
+        if verdict == NOTHING_TO_FORGET and self.oracles < FEWEST_FOR_NOTHING:
+            return NOT_ENOUGH
         if not self.doubted(verdict):
             return verdict
         return NOT_ENOUGH if any(not alarm.strayed for alarm in self.false_alarms) else PARTLY

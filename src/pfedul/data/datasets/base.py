@@ -23,12 +23,17 @@ class Owners:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The official training and test parts, with owners where the data have them."""
+    """The official training and test parts, with owners where the data have them.
+
+    `random_split`: which samples are in which part was drawn at random, class by class and owner
+    by owner at most. An audit without oracles rests on it.
+    """
 
     train: TensorSamples
     test: TensorSamples
     classes: int
     owners: Owners | None = None
+    random_split: bool = False
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ def dataset_kind(kind: CifarKind) -> DatasetKind:
 def load_cifar(found: Found, kind: CifarKind) -> Dataset:
     """Both official parts, from whichever version was found."""
     files = {name: _records(name, content, kind) for name, content in contents(found)}
-    return Dataset(_part(files, kind.train, kind), _part(files, kind.test, kind), kind.classes)
+    train, test = _part(files, kind.train, kind), _part(files, kind.test, kind)
+    return Dataset(train, test, kind.classes, random_split=True)
 
 
 def _part(files: dict[str, Records], pattern: str, kind: CifarKind) -> TensorSamples:

@@ -34,6 +34,7 @@ def load(_search: SearchPath, _options: NoOptions) -> Dataset:
         tensor_samples(x[train], y[train], "digits (training part)"),
         tensor_samples(x[test], y[test], "digits (test part)"),
         CLASSES,
+        random_split=True,
     )
 
 

@@ -37,7 +37,7 @@ def load(search: SearchPath, _options: NoOptions) -> Dataset:
     """The official training part and the official test part ("t10k")."""
     found = find(search, FASHION_MNIST)
     files = {name.removesuffix(".gz"): content for name, content in contents(found)}
-    return Dataset(_part(files, "train"), _part(files, "t10k"), CLASSES)
+    return Dataset(_part(files, "train"), _part(files, "t10k"), CLASSES, random_split=True)
 
 
 def _part(files: dict[str, bytes], part: str) -> TensorSamples:

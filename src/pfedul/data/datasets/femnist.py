@@ -41,7 +41,8 @@ def load(search: SearchPath, _options: NoOptions) -> Dataset:
     for name, content in contents(find(search, FEMNIST)):
         parts[name.partition("/")[0]].extend(_writers(name, content))
     owners = Owners(_owners(parts["train"]), _owners(parts["test"]))
-    return Dataset(_samples(parts["train"]), _samples(parts["test"]), CLASSES, owners)
+    train, test = _samples(parts["train"]), _samples(parts["test"])
+    return Dataset(train, test, CLASSES, owners, random_split=True)
 
 
 def _writers(name: str, content: bytes) -> Iterator[_Writer]:

@@ -40,7 +40,8 @@ class NpzOptions:
 def load(search: SearchPath, options: NpzOptions) -> Dataset:
     """The file's training and test parts; classes are 0 up to the largest label."""
     path = _find(search, options.file)
-    arrays = _with_parts(_read(path), path)
+    given = _read(path)
+    arrays = _with_parts(given, path)
     train, test = _samples(arrays, "train", path), _samples(arrays, "test", path)
     if not len(train) or not len(test):
         raise PfedulError(f"The file {path} needs both training and test samples; add some.")
@@ -49,7 +50,8 @@ def load(search: SearchPath, options: NpzOptions) -> Dataset:
             f"The inputs for training and for test in {path} differ in shape; make them alike."
         )
     largest = max(int(train.y.max()), int(test.y.max()))
-    return Dataset(train, test, classes_up_to(largest), _owners(arrays, train, test, path))
+    owners = _owners(arrays, train, test, path)
+    return Dataset(train, test, classes_up_to(largest), owners, random_split=arrays is not given)
 
 
 def read_parts(path: Path) -> ClientData:

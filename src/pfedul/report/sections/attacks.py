@@ -8,7 +8,7 @@ from pfedul.base.text import MISSING, joined, number, with_interval
 from pfedul.report import plots
 from pfedul.report.blocks import Block, Gallery, Heading, Picture, Section, Table, Text
 from pfedul.report.material import NO_EVIDENCE, Json, Material
-from pfedul.report.sections import curves, measures
+from pfedul.report.sections import curves, instant, measures
 from pfedul.report.style import legend_of
 
 _HOW = (
@@ -26,12 +26,15 @@ def attacks_section(material: Material) -> Section:
     """From the judgement at a glance down to single figures."""
     if not material.evidence:
         return Section("attacks", _TITLE, (Text(NO_EVIDENCE, "warning"),))
+    if instant.is_instant(material.evidence):
+        return Section.of("attacks", _TITLE, _without_oracles(material))
     after = [Text(_AFTER, "note")] if material.evidence.get("kind") == "audit" else []
     blocks: list[Block] = [
         Text(_HOW),
         *after,
         _surfaces(material),
         *(Heading("Tests"), *_tests(material)),
+        *instant.own_blocks(material),
         *(Heading("ROC curves"), curves.roc_curves(material)),
         *(Heading("Members and non-members"), curves.distributions(material)),
         *(Heading("Relearning"), *curves.relearn_blocks(material)),
@@ -44,6 +47,14 @@ def attacks_section(material: Material) -> Section:
 
 
 _TITLE = "What attackers can still tell"
+
+
+def _without_oracles(material: Material) -> list[Block]:
+    tests = material.tests()
+    if not tests:
+        return [Text(material.evidence["verdict"]["sentence"], "warning")]
+    table = instant.gone_table(tests)
+    return [Text(instant.HOW), _surfaces(material), Text(instant.GONE), table, _each(tests)]
 
 
 def _surfaces(material: Material) -> Table:
@@ -145,12 +156,19 @@ _WHY = (
     "An audit that calls everything forgotten is worth nothing. So each audit also judges cases "
     "whose answer is known: some must pass as forgotten, others must fail."
 )
+_NO_CONTROLS = (
+    "The level instant has none: what a model gives that never saw the target is known, and the "
+    "tests are exact. How often its verdicts are wrong was simulated (docs/audit.md)."
+)
 _HOLDS = {True: "✓ yes", False: "✗ no", None: "? undecided"}
 
 
 def controls_section(material: Material) -> Section:
     """Each control with what it must do and whether it did."""
     controls = material.evidence.get("controls") or ()
+    if instant.is_instant(material.evidence):
+        known = Text(_NO_CONTROLS)
+        return Section("controls", "Controls of the audit", (known,))
     if not controls:
         silent = "No controls were run, so the audit itself is unchecked."
         return Section("controls", "Controls of the audit", (Text(silent, "warning"),))

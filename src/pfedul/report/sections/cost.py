@@ -5,6 +5,7 @@ from __future__ import annotations
 from pfedul.base.text import MISSING, counted, human_bytes, number
 from pfedul.report.blocks import Block, Section, Table, Text
 from pfedul.report.material import Material
+from pfedul.unlearn.outcome import AUDIT
 
 
 def cheaper(material: Material) -> float | None:
@@ -18,9 +19,10 @@ def forgetting_seconds(material: Material) -> float | None:
     """CPU seconds of the removal, or else of the rehearsed one."""
     stages = material.request.get("stages")
     if stages:
-        return float(sum(stage["cpu_seconds"] for stage in stages.values()))
-    known: float | None = (material.evidence.get("cost") or {}).get("forget_cpu_seconds")
-    return known
+        known = [cost["cpu_seconds"] for stage, cost in stages.items() if stage != AUDIT]
+        return float(sum(known))
+    rehearsed: float | None = (material.evidence.get("cost") or {}).get("forget_cpu_seconds")
+    return rehearsed
 
 
 def cost_section(material: Material) -> Section:

@@ -8,6 +8,7 @@ from pfedul.base.text import counted, extent, joined, number, span
 from pfedul.report.blocks import Banner, Tile
 from pfedul.report.material import NO_EVIDENCE, NOTHING_AT_ALL, Material
 from pfedul.report.sections.cost import cheaper
+from pfedul.report.sections.instant import gone_tile, is_instant
 
 TONES = {
     "forgotten": "good",
@@ -31,6 +32,13 @@ MEANINGS = {
     "evidence is needed.",
 }
 
+INSTANT_MEANINGS = {
+    "forgotten": "No test sees the client any more, and most of what could be seen is certainly "
+    "gone.",
+    "partly forgotten": "Attackers learn less about the client than before, but still something.",
+}
+"""Where no retrained model was there to compare with."""
+
 _APART = "There is evidence, but it is about other tensors than those in the run."
 _TRACES = "That the shared model no longer carries traces of the client."
 
@@ -46,14 +54,19 @@ def banner(material: Material) -> Banner:
     return Banner(
         tone=TONES.get(spoken, "unknown"),
         word=spoken,
-        meaning=MEANINGS.get(spoken, MEANINGS["not enough evidence"]),
+        meaning=_meaning(material, spoken),
         sentence=str(verdict.get("sentence", "")),
         standing=standing(material),
         claimed=tuple(verdict.get("reasons") or ()),
         not_claimed=tuple(verdict.get("limits") or ()),
         needed=tuple(verdict.get("needed") or ()),
-        tiles=_tiles(material, _tests_tile, _power_tile, _kept_tile, _cost_tile),
+        tiles=_tiles(material, gone_tile, _tests_tile, _power_tile, _kept_tile, _cost_tile),
     )
+
+
+def _meaning(material: Material, verdict: str) -> str:
+    known = MEANINGS | INSTANT_MEANINGS if is_instant(material.evidence) else MEANINGS
+    return known.get(verdict, MEANINGS["not enough evidence"])
 
 
 def _of_other_tensors(material: Material) -> Banner:
@@ -124,7 +137,8 @@ def _tests_tile(material: Material) -> Tile | None:
         return None
     silent = sum(test["finding"] not in {"leak", "reduced leak", "below"} for test in tests)
     oracles = counted(len(material.evidence.get("oracles") or ()), "retrained model")
-    return Tile("Tests that see no leak", f"{silent} of {len(tests)}", f"compared with {oracles}")
+    other = "a coin toss" if is_instant(material.evidence) else oracles
+    return Tile("Tests that see no leak", f"{silent} of {len(tests)}", f"compared with {other}")
 
 
 def _power_tile(material: Material) -> Tile | None:
