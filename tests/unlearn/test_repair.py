@@ -22,7 +22,7 @@ from pfedul.store.requests import read_request
 from pfedul.unlearn.distil import Watched, distance, distil_shared
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import read_outcome
-from pfedul.unlearn.training import SharedTraining
+from pfedul.unlearn.training import SharedTraining, train_shared
 
 EXCLUDE = {"correction": "exclude"}
 KINDS = ["ordinary", "distil"]
@@ -128,6 +128,18 @@ def features_apart(job, one, two):
         found.append(watched.features.detach())
         watched.close()
     return float(distance(*found))
+
+
+@pytest.mark.parametrize("by_batch", [True, False])
+def test_by_batches_the_statistics_of_personal_normalisation_do_not_matter(by_batch):
+    found = []
+    for scale in (1.0, 1e3):
+        job = norm_job("fedbn")
+        job.personal["body.1.running_var"] = job.personal["body.1.running_var"] * scale
+        found.append(train_shared(job, plain(by_batch=by_batch), {}).tensors["body.0.weight"])
+        for name in ("body.1.weight", "body.1.bias"):
+            assert torch.equal(job.model.state_dict()[name], job.personal[name])
+    assert torch.equal(*found) == by_batch
 
 
 # Within a removal

@@ -106,7 +106,7 @@ def test_recalibration_after_retraining_starts_from_the_new_personal_parts(tmp_p
     run = trained(tmp_path / "run", record="none")
     other = copied(run, tmp_path / "other")
     with deep_again(run) as federation:
-        federation.forget(TARGET, method="retrain", recalibrate=True)
+        federation.forget(TARGET, method="retrain", recalibrate=True, recalibration_epochs=2)
         found = federation.personal("c0")
     with deep_again(other) as federation:
         federation.forget(TARGET, method="retrain")

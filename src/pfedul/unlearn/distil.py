@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -32,8 +33,10 @@ def distil_shared(job: Job, how: Mapping[str, Any], teacher: Tensors) -> ClientR
     """As `train_shared`, held near the features of the teacher."""
     options, head = options_from(SharedTraining, how), job.head or _found_head(job.model)
     old = Watched(_teacher(job, teacher), head)
-    with shared_model(job, options.statistics) as parameters:
-        now = Watched(job.model, head)
+    with (
+        shared_model(job, options.statistics, options.by_batch) as parameters,
+        closing(Watched(job.model, head)) as now,
+    ):
 
         def both(x: Tensor) -> Tensor:
             with torch.no_grad():
@@ -45,7 +48,6 @@ def distil_shared(job: Job, how: Mapping[str, Any], teacher: Tensors) -> ClientR
 
         training = settings_of(job.training, options)
         loss = run_sgd(both, list(parameters.values()), job.samples, training, loss_of=loss_of)
-    now.close()
     return ClientResult(read_tensors(job.model, job.split.shared), {"loss": loss})
 
 

@@ -169,7 +169,8 @@ class ForgetOptions:
     @property
     def resets_statistics(self) -> bool:
         """Whether shared normalisation statistics must be estimated again."""
-        return self._thorough or self._correction.resets_statistics
+        corrected = self.entry.does.plans and self._correction.resets_statistics
+        return self._epochs is None or self.repair_rounds > 0 or corrected
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""

@@ -136,13 +136,3 @@ def spent_by_method(stages: Mapping[str, StageCost]) -> StageCost:
     StageCost(seconds=1.0, cpu_seconds=2.0)
     """
     return spent(stages, (EVALUATION, AUDIT, ERASURE))
-
-
-def added(one: Mapping[str, StageCost], two: Mapping[str, StageCost]) -> dict[str, StageCost]:
-    """The costs of two parts of a removal together.
-
-    >>> added({"plan": StageCost(1, 2)}, {"plan": StageCost(3, 4)})
-    {'plan': StageCost(seconds=4, cpu_seconds=6)}
-    """
-    none = StageCost()
-    return {name: one.get(name, none) + two.get(name, none) for name in {**one, **two}}

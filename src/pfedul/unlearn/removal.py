@@ -110,16 +110,13 @@ def _begin(
 
 def _remove(removal: Removal) -> None:
     """Stages 1 to 3, repair before the last, and the erasure, as one commit."""
-    run, stages = removal.run, removal.stages
+    run, stages, number = removal.run, removal.stages, removal.request.number
     removal.watch.begin(removal.targets)
     before = _known_accuracies(removal) or stages.accuracies(removal.remaining, run.shared)
     ctx, result = _unlearn(removal)
     _stage_result(run, result)
     repair, repaired = _repair(removal, ctx, result.shared)
-    recalibrated = recalibrate(
-        stages, removal.options, removal.present, repaired, removal.request.number
-    )
-    sha256_before = digest_of(run.store.ledger, SHARED_FILE)
+    recalibrated = recalibrate(stages, removal.options, removal.present, repaired, number)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
@@ -128,9 +125,8 @@ def _remove(removal: Removal) -> None:
     both = [client for client in before if client in after]
     counts = ctx.account.counts + repair.ctx.account.counts
     broadcast = run.clusters.served_bytes(recalibrated.shared)
-    recalibrating = removal.options.recalibration() is not None
     outcome = Outcome(
-        request=removal.request.number,
+        request=number,
         targets=removal.targets,
         options=removal.options.as_json(),
         asked_at=removal.request.asked_at,
@@ -143,9 +139,9 @@ def _remove(removal: Removal) -> None:
         rounds=counts.rounds,
         bytes_broadcast=counts.bytes_broadcast + broadcast * len(recalibrated.accuracies),
         bytes_uploaded=counts.bytes_uploaded,
-        shared_sha256_before=str(sha256_before),
+        shared_sha256_before=str(digest_of(run.store.ledger, SHARED_FILE)),
         shared_sha256_after=sha256_after,
-        not_recalibrated=(*recalibrated.missing, *removal.away) if recalibrating else (),
+        not_recalibrated=_not_recalibrated(removal, recalibrated),
         notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
         audit=audit,
         state_sha256_after=run.store.state_digest(),
@@ -261,6 +257,12 @@ def _known_accuracies(removal: Removal) -> dict[str, float]:
     evaluated = accuracies_of(store.ledger, removal.run.rounds)
     known = {client: evaluated[client] for client in removal.remaining if client in evaluated}
     return known if len(known) == len(removal.remaining) else {}
+
+
+def _not_recalibrated(removal: Removal, recalibrated: Recalibrated) -> tuple[str, ...]:
+    if removal.options.recalibration() is None:
+        return ()
+    return (*recalibrated.missing, *removal.away)
 
 
 def _accuracies_after(removal: Removal, recalibrated: Recalibrated) -> dict[str, float]:

@@ -62,7 +62,7 @@ class Repair:
         ctx, view = self.ctx, self.ctx.clusters.view
         before, mean = view(shared, cluster), StreamingMean(view(shared, cluster))
         teacher = view(ctx.shared, cluster) if self.kind == DISTIL else {}
-        how, what = SharedTraining(part=number, parts=self.rounds), _WORK[self.kind]
+        how, what = SharedTraining(part=number, parts=self.rounds, by_batch=True), _WORK[self.kind]
         for reply in ctx.ask(what, clients, before, how, teacher, same_round=same_round):
             mean.add(reply.shared, reply.samples)
             if self.recorded:

@@ -32,7 +32,8 @@ class SharedTraining:
 
     `objective`: one of `OBJECTIVES`. `clip` bounds the norm of each gradient. `statistics`
     says whether shared normalisation statistics move. With `parts` the rate follows a cosine over
-    so many rounds, of which this is number `part`.
+    so many rounds, of which this is number `part`. `by_batch`: personal normalisation uses the
+    statistics of each batch, as its own do not fit shared tensors that were changed.
     """
 
     epochs: int = 1
@@ -43,6 +44,7 @@ class SharedTraining:
     statistics: bool = True
     part: int = 1
     parts: int = 0
+    by_batch: bool = False
 
 
 def unlearning_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -65,7 +67,7 @@ OBJECTIVES: dict[str, Loss] = {
 def train_shared(job: Job, how: Mapping[str, Any], _extra: Tensors) -> ClientResult:
     """Epochs over the client's samples; sends back all shared tensors as they then are."""
     options = options_from(SharedTraining, how)
-    with shared_model(job, options.statistics) as parameters:
+    with shared_model(job, options.statistics, options.by_batch) as parameters:
         loss = run(job, options, list(parameters.values()))
     return ClientResult(read_tensors(job.model, job.split.shared), {"loss": loss})
 
@@ -113,7 +115,9 @@ def settings_of(training: LocalTraining, options: SharedTraining) -> LocalTraini
 
 
 @contextmanager
-def shared_model(job: Job, statistics: bool = True) -> Iterator[dict[str, nn.Parameter]]:
+def shared_model(
+    job: Job, statistics: bool = True, by_batch: bool = False
+) -> Iterator[dict[str, nn.Parameter]]:
     """The job's model with both parts, ready to train; gives the shared parameters by name.
 
     Only those have gradients within the block.
@@ -122,15 +126,15 @@ def shared_model(job: Job, statistics: bool = True) -> Iterator[dict[str, nn.Par
     shared = set(job.split.shared)
     named = dict(job.model.named_parameters())
     trained = {name: p for name, p in named.items() if name in shared and p.requires_grad}
-    set_modes(job.model, shared, statistics)
+    set_modes(job.model, shared, statistics, by_batch)
     with frozen([p for name, p in named.items() if name not in trained]):
         yield trained
 
 
-def set_modes(model: nn.Module, shared: set[str], statistics: bool) -> None:
+def set_modes(model: nn.Module, shared: set[str], statistics: bool, by_batch: bool = False) -> None:
     """Training mode, but eval mode for personal modules and for statistics that must not change.
 
-    Only a module's direct tensors decide its mode.
+    Only a module's direct tensors decide its mode. Personal normalisation may go `by_batch`.
     """
     model.train()
     state = model.state_dict().keys()
@@ -139,7 +143,8 @@ def set_modes(model: nn.Module, shared: set[str], statistics: bool) -> None:
         # Buffers that no state dict holds are constants, neither shared nor personal.
         names = {f"{path}.{name}" if path else name for name, _ in tensors} & state
         keeps_statistics = any(True for _ in module.named_buffers(recurse=False))
-        if not names <= shared or (keeps_statistics and not statistics):
+        personal = not names <= shared and not (by_batch and is_normalisation(module))
+        if personal or (keeps_statistics and not statistics):
             module.training = False
 
 
@@ -155,9 +160,11 @@ def fine_tuned(
 ) -> Tensors:
     """Rounds over the remaining clients; `epochs` default to the local epochs of training.
 
-    With `cosine` the rate falls to zero over all rounds.
+    With `cosine` the rate falls to zero over all rounds, and personal normalisation goes by batch.
     """
-    usual = SharedTraining(epochs or ctx.settings.local_epochs, parts=rounds if cosine else 0)
+    usual = SharedTraining(
+        epochs or ctx.settings.local_epochs, parts=rounds if cosine else 0, by_batch=cosine
+    )
 
     def step(number: int, before: Tensors) -> Tensors:
         return ctx.mean("train-shared", ctx.remaining, before, replace(usual, part=number))
