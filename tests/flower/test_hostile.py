@@ -12,6 +12,7 @@ from flwr.app import ConfigRecord
 
 from helpers.flower_grid import OneProcessGrid, Operator, load_toy
 from pfedul import PfedulError
+from pfedul.base.tensorfile import read_file
 from pfedul.engine.flower.wire import clean_text, open_reply, open_words, pack_reply, pack_words
 from pfedul.flower import client_app
 from pfedul.flower.app_config import defaults, read_config
@@ -116,6 +117,8 @@ def test_a_recalibration_without_its_accuracy_counts_but_is_measured_again(opera
     found = operate("forget", client="c1")
     assert sorted(found["after"]) == ["c0", "c2"]
     assert grid.of("c0").seen[-1] == "evaluate.evaluate"
+    shared = read_file(operate.run / "shared.safetensors")
+    assert found["bytes_broadcast"] == 2 * sum(tensor.nbytes for tensor in shared.values())
 
 
 # Introductions

@@ -85,7 +85,7 @@ def run_sgd(
 class Descent:
     """SGD with momentum, the bits of `torch.optim.SGD`.
 
-    That class imports torch's compiler at its first step, a second in every process.
+    That class imports torch's compiler at its first step, in every process again.
     """
 
     def __init__(self, parameters: Sequence[Tensor], training: LocalTraining) -> None:

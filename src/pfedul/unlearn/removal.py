@@ -124,7 +124,6 @@ def _remove(removal: Removal) -> None:
     audit = removal.watch.evidence(recalibrated.shared)
     both = [client for client in before if client in after]
     counts = ctx.account.counts + repair.ctx.account.counts
-    broadcast = run.clusters.served_bytes(recalibrated.shared)
     outcome = Outcome(
         request=number,
         targets=removal.targets,
@@ -137,7 +136,7 @@ def _remove(removal: Removal) -> None:
         after={client: after[client] for client in both},
         stages=stages.costs.stages,
         rounds=counts.rounds,
-        bytes_broadcast=counts.bytes_broadcast + broadcast * len(recalibrated.accuracies),
+        bytes_broadcast=counts.bytes_broadcast + _broadcast_size(removal, recalibrated),
         bytes_uploaded=counts.bytes_uploaded,
         shared_sha256_before=str(digest_of(run.store.ledger, SHARED_FILE)),
         shared_sha256_after=sha256_after,
@@ -257,6 +256,14 @@ def _known_accuracies(removal: Removal) -> dict[str, float]:
     evaluated = accuracies_of(store.ledger, removal.run.rounds)
     known = {client: evaluated[client] for client in removal.remaining if client in evaluated}
     return known if len(known) == len(removal.remaining) else {}
+
+
+def _broadcast_size(removal: Removal, recalibrated: Recalibrated) -> int:
+    """Bytes of the corrected tensors, once for each client that recalibrated."""
+    if removal.options.recalibration() is None:
+        return 0
+    size = removal.run.clusters.served_bytes(recalibrated.shared)
+    return size * (len(removal.present) - len(recalibrated.missing))
 
 
 def _not_recalibrated(removal: Removal, recalibrated: Recalibrated) -> tuple[str, ...]:
