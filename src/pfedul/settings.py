@@ -47,6 +47,13 @@ class Settings:
         None, "Number of clients; 10, or all writers of a natural partition.", at_least=1
     )
     samples: int | None = option(None, "Use at most this many training samples in all.", at_least=1)
+    test_samples: int | None = option(
+        None,
+        "Use at most this many test samples in all; without it they are thinned as training "
+        "samples are.",
+        at_least=1,
+        newer=True,
+    )
     min_samples: int = option(10, "A client with fewer training samples is too small.", at_least=1)
     small_clients: str = option(
         "error", "What to do about clients that are too small.", choices=("error", "drop")

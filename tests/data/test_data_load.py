@@ -58,6 +58,14 @@ def test_fewer_samples_shrink_both_parts_alike():
     assert len(rows(digits(samples=5000))) == 1438
 
 
+def test_test_samples_are_chosen_apart_from_training_samples():
+    data = digits(samples=300, test_samples=359)
+    assert (len(rows(data)), len(rows(data, "test"))) == (300, 359)
+    assert len(rows(digits(test_samples=100))) == 1438
+    with pytest.raises(PfedulError, match="test_samples' must be at least 1"):
+        digits(test_samples=0)
+
+
 def test_thinned_samples_keep_their_label_and_owner(toy):
     thinned = thin(toy, 12, seed=3)
     values = thinned.train.x[:, 0].long()

@@ -29,19 +29,22 @@ def load_clients(
     samples: int | None = None,
     min_samples: int = 10,
     small_clients: str = "error",
+    test_samples: int | None = None,
 ) -> FederatedData:
     """The data set `data`, dealt to clients by `partition`.
 
     `clients=None` means 10, or every owner for the partition `natural`. With `samples` at most so
-    many training samples are used, drawn by seed. A client with fewer than `min_samples` training
+    many training samples are used, drawn by seed, and test samples in the same ratio, or
+    `test_samples` of them. A client with fewer than `min_samples` training
     samples or without a test sample is refused, or left out with `small_clients="drop"`.
     """
     kind, options = DATASETS.parse(data)
     method, method_options = PARTITIONS.parse(partition)
     if small_clients not in {"error", "drop"}:
         raise PfedulError(f"small_clients is 'error' or 'drop', not '{small_clients}'.")
-    _check_counts(clients=clients, samples=samples, min_samples=min_samples)
-    dataset = thin(kind.load(search_path(root), options), samples, seed)
+    counts = {"clients": clients, "samples": samples, "min_samples": min_samples}
+    _check_counts(**counts, test_samples=test_samples)
+    dataset = thin(kind.load(search_path(root), options), samples, seed, test_samples)
     holdings = method.split(dataset, clients, seed, method_options)
     kept, warnings = without_small(holdings, min_samples, small_clients)
     check_ids(kept)
@@ -99,13 +102,19 @@ def _describe(name: str, held: ClientIndices) -> str:
     return f"{name} ({len(held.train)} training, {len(held.test)} test)"
 
 
-def thin(dataset: Dataset, samples: int | None, seed: int) -> Dataset:
-    """At most `samples` training samples drawn by seed, and test samples in the same ratio."""
-    if samples is None or samples >= len(dataset.train):
+def thin(
+    dataset: Dataset, samples: int | None, seed: int, test_samples: int | None = None
+) -> Dataset:
+    """At most `samples` training samples, drawn by seed, and at most `test_samples` test samples.
+
+    If only `samples` is given, test samples are thinned in the same ratio.
+    """
+    if samples is not None and test_samples is None:
+        test_samples = max(1, round(len(dataset.test) * samples / len(dataset.train)))
+    train = _rows(len(dataset.train), samples, seed, "train")
+    test = _rows(len(dataset.test), test_samples, seed, "test")
+    if len(train) == len(dataset.train) and len(test) == len(dataset.test):
         return dataset
-    in_test = max(1, round(len(dataset.test) * samples / len(dataset.train)))
-    train = _draw(len(dataset.train), samples, seed, "train")
-    test = _draw(len(dataset.test), min(in_test, len(dataset.test)), seed, "test")
     owners = dataset.owners
     return Dataset(
         take(dataset.train, train),
@@ -121,6 +130,9 @@ def take(samples: TensorSamples, rows: Indices) -> TensorSamples:
     return TensorSamples(*samples.batch(torch.from_numpy(rows)))
 
 
-def _draw(available: int, wanted: int, seed: int, part: str) -> Indices:
+def _rows(available: int, wanted: int | None, seed: int, part: str) -> Indices:
+    """Rows of the samples that are used, in order: all of them, or as many as are wanted."""
+    if wanted is None or wanted >= available:
+        return np.arange(available)
     rng = numpy_generator(seed, "samples", part)
     return np.sort(rng.choice(available, wanted, replace=False))

@@ -49,6 +49,7 @@ def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
         settings.samples,
         settings.min_samples,
         settings.small_clients,
+        settings.test_samples,
     )
     return _planted(settings, loaded)
 
