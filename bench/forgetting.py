@@ -1,22 +1,23 @@
 """What does each removal forget, what does it keep, and what does it cost? On real images.
 
     python bench/forgetting.py --data-root DIR --runs FOLDER [--seeds 0 1 2] [--only fedper ...]
+    python bench/forgetting.py --write
 
-CIFAR-10 (2,500 training images, all test images), ten clients, Dirichlet 0.5, ResNet-18 at
+CIFAR-10 (2,500 training images, 5,000 test images), ten clients, Dirichlet 0.5, ResNet-18 at
 quarter width with the ImageNet stem, 24 rounds of 3 epochs at rate 0.02: enough to memorise.
 Every personalisation, and of each training two targets: the client whose size is nearest to the
-mean, and the one nearest to twice the mean. Every removal starts from the same checkpoint and
-brings the evidence that it measures itself (level `instant`, no oracles).
+mean, and the one nearest to twice the mean. Every removal starts from the same checkpoint and is
+judged twice: against four oracles (level `standard`), and without any (level `instant`).
 
-Runs stay in FOLDER, and results are in results/forgetting/, a file for each training: called
-again, the bench goes on where it stopped and repeats nothing.
+Runs, oracles and cells stay in FOLDER, and results are in results/forgetting/, a file for each
+training and target: called again, the bench goes on where it stopped and repeats nothing.
+`--write` makes tables and pictures of the results, and needs no data.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,13 +25,14 @@ from typing import Any
 
 from comparisons import _rounded
 from pfedul import Federation
-from pfedul.store.copies import copy_run
-from pfedul.store.tables import spent_on_rounds
-from pfedul.unlearn.outcome import Outcome, spent
+from pfedul.compare.cells import Comparison, cells_of
+from pfedul.compare.comparison import compare
+from pfedul.compare.tables import is_oracle
 
 RESULTS = Path(__file__).parent.parent / "results/forgetting"
 PERSONALIZATIONS = ("fedper", "fedrep", "ditto", "fedbn", "fedavg")
 SIZES = {"average": 1.0, "double": 2.0}
+ORACLES = 4
 
 SETTINGS: dict[str, Any] = {
     "data": "cifar10",
@@ -48,21 +50,19 @@ SETTINGS: dict[str, Any] = {
     "engine": "inline",
 }
 
-Options = Mapping[str, Any]
 
-
-def _exclude(strength: float, rounds: int = 0, repair: str = "ordinary") -> dict[str, Options]:
-    own = {"correction": "exclude", "strength": strength}
+def _exclude(strength: float, rounds: int = 0, repair: str = "ordinary") -> dict[str, str]:
+    own = f"pfedul:strength={strength},repair-rounds={rounds},repair={repair}"
     kind = "" if not rounds else f", {rounds} {repair}"
-    return {f"exclude {strength}{kind}": {**own, "repair_rounds": rounds, "repair": repair}}
+    return {f"exclude {strength:g}{kind}": own}
 
 
-VARIANTS: dict[str, Options] = {
-    "paper": {"correction": "paper"},
-    "paper, saturated": {"correction": "paper", "step": 1e9, "layers": "all"},
-    "reset 0.5": {"correction": "reset", "fraction": 0.5, "layers": "all"},
-    **_exclude(1.0),
+VARIANTS = {
+    "paper": "pfedul:correction=paper",
+    "paper, saturated": "pfedul:correction=paper,step=1e9,layers=all",
+    "reset 0.5": "pfedul:correction=reset,fraction=0.5,layers=all",
     **_exclude(0.5),
+    **_exclude(1.0),
     **_exclude(1.0, 1),
     **_exclude(1.0, 2),
     **_exclude(1.0, 4),
@@ -70,11 +70,18 @@ VARIANTS: dict[str, Options] = {
     **_exclude(1.0, 2, "distil"),
     **_exclude(1.0, 4, "distil"),
     **_exclude(0.5, 2, "distil"),
-    **{f"old heads, {n} rounds": {"method": f"old-heads:rounds={n}"} for n in (1, 2, 4, 8)},
-    "CT": {"method": "ct"},
-    "FedMemPrune": {"method": "fedmemprune"},
-    "recalibration alone": {"method": "recalibration"},
+    **{f"old heads, {n} rounds": f"old-heads:rounds={n}" for n in (1, 2, 4, 8, 16)},
+    "CT": "ct",
+    "FedMemPrune": "fedmemprune",
+    "recalibration alone": "recalibration",
 }
+"""Name in the tables -> the method as `pfedul compare --methods` takes it."""
+
+Row = dict[str, Any]
+FIGURES = ("verdict", "instant", "removed", "removed_interval", "mean_excess", "pps", "cfi")
+
+
+# Measuring
 
 
 def trained(run: Path, personalization: str, seed: int, root: str) -> Federation:
@@ -82,8 +89,8 @@ def trained(run: Path, personalization: str, seed: int, root: str) -> Federation
     if (run / "ledger.db").is_file():
         federation = Federation.open(run, data_root=root)
     else:
-        own = {"personalization": personalization, "seed": seed, "data_root": root}
-        federation = Federation.create(run, **SETTINGS, **own)
+        own: dict[str, Any] = {"personalization": personalization, "seed": seed}
+        federation = Federation.create(run, data_root=root, **SETTINGS, **own)
     federation.train()
     return federation
 
@@ -99,57 +106,73 @@ def targets_of(federation: Federation) -> dict[str, str]:
     return chosen
 
 
-def removed(run: Path, target: str, options: Options, root: str) -> Outcome:
-    """The outcome of one removal, in a copy of the run that is deleted afterwards."""
-    copy = run.with_name(f"{run.name}-{target}-copy")
-    copy_run(run, copy)
-    try:
-        with Federation.open(copy, data_root=root) as federation:
-            return federation.forget(target, **options)
-    finally:
-        shutil.rmtree(copy)
+def measure(runs: Path, root: str, personalization: str, seed: int, sizes: Sequence[str]) -> None:
+    """All variants for the targets of one training, as far as they are not measured yet."""
+    name = f"{personalization}-{seed}"
+    files = {size: RESULTS / f"{name}-{size}.json" for size in sizes}
+    missing = [size for size, file in files.items() if not _complete(file)]
+    if not missing:
+        return
+    with trained(runs / name, personalization, seed, root) as federation:
+        for size in missing:
+            target = targets_of(federation)[size]
+            document = compared(federation, target)
+            samples = {c: member.train_samples for c, member in federation.members.items()}
+            heading = {"personalization": personalization, "seed": seed, "size": size}
+            shares = {"share": samples[target] / sum(samples.values())}
+            _keep(files[size], {**heading, **shares, **rows_of(document)})
 
 
-def row_of(outcome: Outcome, retraining: float) -> dict[str, Any]:
-    """The figures of a removal that tables need."""
-    figures, evidence = outcome.as_json(), outcome.audit or {}
-    tests = {
-        test["surface"]: [test["figures"][which]["value"] for which in ("untouched", "candidate")]
-        for test in evidence["tests"]
+def _complete(file: Path) -> bool:
+    return file.is_file() and json.loads(file.read_text())["rows"].keys() >= VARIANTS.keys()
+
+
+def compared(federation: Federation, target: str) -> dict[str, Any]:
+    """All variants from this checkpoint, one cell after another."""
+    cells = cells_of(VARIANTS.values(), [None])
+    comparison = Comparison(federation, (target,), cells, ORACLES, workers=1)
+    run = federation.store.path.name
+    return compare(
+        comparison,
+        lambda stage, done, of: _tell(f"{run} {target} {stage}", done, of),
+        lambda done, of, now: _tell(f"{run} {target} cells {now}", done, of),
+    )[1]
+
+
+def _tell(what: str, done: int, of: int) -> None:
+    print(f"\r{what[:90]:<90} {done}/{of}", end="", file=sys.stderr, flush=True)
+
+
+def rows_of(document: Mapping[str, Any]) -> Row:
+    """The figures that tables need, of every variant, the untouched run and each oracle."""
+    by_label = {row["label"]: row for row in document["cells"]}
+    oracles = [row for row in document["references"] if is_oracle(row)]
+    retraining = sum(row["cpu_seconds"] for row in oracles) / len(oracles)
+    cells = {name: row_of(by_label[label], retraining) for name, label in VARIANTS.items()}
+    untouched = next(row for row in document["references"] if not is_oracle(row))
+    return {
+        "training_cpu_seconds": document["training_cpu_seconds"],
+        "retraining_cpu_seconds": retraining,
+        "oracles": [row_of(row, retraining) for row in oracles],
+        "rows": {"untouched": row_of(untouched, retraining), **cells},
+    }
+
+
+def row_of(row: Mapping[str, Any], retraining: float) -> Row:
+    if row.get("failure"):
+        return {"failure": row["failure"]}
+    auc = {
+        f"{test['surface']}/{test['attack']}": test["figures"]["candidate"]["value"]
+        for test in row["tests"]
     }
     return {
-        "verdict": evidence["verdict"]["verdict"],
-        "removed": evidence["removed"],
-        "auc": tests,
-        **{name: figures[name] for name in ("pps", "pps_interval", "cfi", "rounds")},
-        "cpu_share": spent(outcome.stages).cpu_seconds / retraining,
-        "audit_share": outcome.stages["audit"].cpu_seconds / retraining,
-        "accuracy": [_mean(outcome.before), _mean(outcome.after)],
+        **{name: row[name] for name in FIGURES},
+        "accuracy": row["remaining_accuracy"],
+        "shared_accuracy": row["shared_accuracy_after"],
+        "cpu_share": row["cpu_seconds"] / retraining,
+        "rounds": row.get("rounds"),
+        "auc": auc,
     }
-
-
-def _mean(accuracies: Mapping[str, float]) -> float:
-    return sum(accuracies.values()) / len(accuracies)
-
-
-def measure(runs: Path, root: str, personalization: str, seed: int) -> None:
-    """All variants for both targets of one training, as far as they are not measured yet."""
-    name = f"{personalization}-{seed}"
-    with trained(runs / name, personalization, seed, root) as federation:
-        cpu = spent_on_rounds(federation.store.ledger).cpu_seconds
-        members, targets = federation.members, targets_of(federation)
-    samples = sum(member.train_samples for member in members.values())
-    for size, target in targets.items():
-        share = members[target].train_samples / samples
-        file = RESULTS / f"{name}-{size}.json"
-        rows = json.loads(file.read_text())["rows"] if file.is_file() else {}
-        heading = {"personalization": personalization, "seed": seed, "size": size, "share": share}
-        for variant, options in VARIANTS.items():
-            if variant not in rows:
-                print(f"{name}, {size}: {variant}", file=sys.stderr, flush=True)
-                outcome = removed(runs / name, target, options, root)
-                rows[variant] = row_of(outcome, cpu * (1 - share))
-                _keep(file, {**heading, "rows": rows})
 
 
 def _keep(file: Path, document: Mapping[str, Any]) -> None:
@@ -160,14 +183,17 @@ def _keep(file: Path, document: Mapping[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing in the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-root", required=True)
-    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--data-root")
+    parser.add_argument("--runs", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=PERSONALIZATIONS, default=PERSONALIZATIONS)
+    parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=tuple(SIZES))
     options = parser.parse_args(arguments)
+    if options.data_root is None or options.runs is None:
+        parser.error("give --data-root and --runs")
     for seed in options.seeds:
-        for personalization in options.only:
-            measure(options.runs, options.data_root, personalization, seed)
+        for name in options.only:
+            measure(options.runs, options.data_root, name, seed, options.sizes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The one exception that stands for a user's mistake."""
+"""The exceptions that stand for what a user can put right."""
 
 from __future__ import annotations
 
@@ -19,3 +19,7 @@ class TransientError(PfedulError):
 
 class MethodFailed(PfedulError):
     """A method came to no usable result; the run is as it was."""
+
+
+class NothingChanged(PfedulError):
+    """A removal would leave the shared tensors as they are; the request stays pending."""

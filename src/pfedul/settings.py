@@ -93,7 +93,7 @@ class Settings:
         above=0,
     )
     record: str = option(
-        "fisher",
+        "fisher+contributions",
         "What the server keeps so that a client can be forgotten: records, or methods for those "
         "that they need, joined by plus signs; 'all' or 'none' (docs/run-folder.md).",
     )

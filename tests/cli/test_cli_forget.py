@@ -50,12 +50,14 @@ def test_inspect_draws_the_plan_and_touches_nothing(start, ids):
     assert f"plan to forget {ids[0]}" in text
     assert "█" in text
     assert "threshold" in text
-    assert "of 4 layers chosen" in text
+    assert "4 of 4 layers chosen" in text
+    assert "the direct influence of the targets is zero" in text
     assert everything(start) == before
 
 
 def test_inspect_prints_the_plan_as_json(start, ids):
-    found = read("inspect", start, "--client", ids[0], "--client", ids[1])
+    words = "--client", ids[0], "--client", ids[1], "--correction", "paper"
+    found = read("inspect", start, *words)
     assert found["target"] == ids[:2]
     assert isinstance(found["threshold"], float)
     keys = ["name", "tensors", "parameters", "score", "selected", "relative_change", "at_bound"]
@@ -68,13 +70,18 @@ def test_inspect_prints_the_plan_as_json(start, ids):
 @pytest.mark.parametrize(
     ("options", "correction", "chosen"),
     [
-        ("--layers all --step 0.5 --clip 0.2", "paper:step=0.5,clip=0.2", 4),
+        ("--strength 0.5", "exclude:strength=0.5", 4),
+        ("--correction paper --layers all --step 0.5 --clip 0.2", "paper:step=0.5,clip=0.2", 4),
         ("--correction trust-region --toward init --at-least 3", None, 3),
         ("--correction reset --fraction 0.5 --layers all", "reset:fraction=0.5", 4),
-        ("--scores uniform", None, 4),
-        ("--alpha 100", None, 0),
-        ("--alpha 100 --layers random --at-least 2 --intensity uniform", None, 2),
-        ("--layers low --at-least 2 --fisher-noise 0.1", None, 2),
+        ("--correction paper --scores uniform", None, 4),
+        ("--correction paper --alpha 100", None, 0),
+        (
+            "--correction paper --alpha 100 --layers random --at-least 2 --intensity uniform",
+            None,
+            2,
+        ),
+        ("--correction paper --layers low --at-least 2 --fisher-noise 0.1", None, 2),
     ],
 )
 def test_inspect_takes_the_options_of_forget(options, correction, chosen, start, ids):
@@ -82,7 +89,7 @@ def test_inspect_takes_the_options_of_forget(options, correction, chosen, start,
     assert sum(layer["selected"] for layer in found["layers"]) == chosen
     assert correction is None or found["correction"] == correction
     if not chosen:
-        assert found["notes"] == ["no layer stands out: nothing is corrected"]
+        assert found["notes"][0] == "no layer stands out: nothing is corrected"
         text = succeed("inspect", start, "--client", ids[0], *options.split())
         assert "no layer stands out" in text
 
@@ -137,7 +144,7 @@ def test_comparisons_with_the_target_are_named_before_they_are_erased(run, ids):
     (folder / "clients.json").write_text(json.dumps(ids))
     (folder / "result.json").write_text("{}")
     assert "comparisons/one/" in succeed("forget", run, "--client", ids[0], "--dry-run")
-    assert "erased      4 files" in succeed("forget", run, "--client", ids[0], "--yes")
+    assert "erased      5 files" in succeed("forget", run, "--client", ids[0], "--yes")
     assert not folder.exists()
 
 
@@ -158,17 +165,50 @@ def test_options_that_a_method_does_not_know_are_not_in_its_outcome(run, ids):
 
 
 def test_forget_says_what_it_did(run, ids):
-    result = call("forget", run, "--client", ids[0], "--layers", "all", "--yes")
+    result = call("forget", run, "--client", ids[0], "--yes")
     assert result.exit_code == 0
-    for stage in ("plan ...", "recalibration ...", "erasure ..."):
+    for stage in ("plan ...", "repair ...", "recalibration ...", "erasure ..."):
         assert stage in result.stderr
     text = result.stdout
-    assert f"Forgot {ids[0]} (request 1)." in text
+    assert f"Removed {ids[0]} (request 1): not enough evidence." in text
+    assert "evidence    Of " in text
     assert "corrected   body.0.0, body.1.0, body.2.0, body.3.0" in text
-    assert "erased      2 files" in text
-    for word in ("PPS", "CFI", "s CPU", "0 rounds", "broadcast", "->"):
+    assert "erased      3 files" in text
+    for word in ("PPS", "CFI", "of the CPU time of retraining", "2 rounds", "broadcast", "->"):
         assert word in text
     assert all(client in text for client in ids[1:])
+
+
+def test_a_removal_without_an_audit_says_that_nothing_was_measured(run, ids):
+    text = succeed("forget", run, "--client", ids[0], "--yes", "--no-audit")
+    assert "What was forgotten was not measured." in text
+
+
+def test_the_papers_rule_says_how_little_it_moves(run, ids):
+    notes = read("forget", run, "--client", ids[0], "--correction", "paper", "--step", "9")
+    moved = [note for note in notes["notes"] if note.startswith("no layer moved by more than")]
+    assert len(moved) == 1
+    assert "forgot nothing that an attack can see" in moved[0]
+
+
+def test_a_removal_that_changes_nothing_is_an_error_and_stays_pending(run, ids):
+    before = tensor_digests(run)
+    words = "forget", run, "--client", ids[0], "--correction", "paper", "--alpha", "100"
+    sentence = refuse(*words)
+    assert "Nothing would be corrected: of 4 shared layers none was chosen" in sentence
+    assert "--allow-unchanged" in sentence
+    assert read("status", run)["requests"][0]["status"] == "pending"
+    assert tensor_digests(run) == before
+    text = succeed(*words, "--allow-unchanged", "--yes")
+    assert "corrected   no layer" in text
+    assert read("status", run)["requests"][0]["status"] == "done"
+
+
+def test_a_pending_request_that_changed_nothing_can_be_finished_with_another_method(run, ids):
+    refuse("forget", run, "--client", ids[0], "--method", "none")
+    found = read("forget", run, "--client", ids[0])
+    assert found["options"]["correction"].startswith("exclude")
+    assert found["shared_sha256_after"] != found["shared_sha256_before"]
 
 
 def test_forget_prints_the_outcome_as_json(run, ids):
@@ -271,9 +311,10 @@ def test_a_mistake_gets_one_sentence_and_changes_nothing(words, sentence, start,
 def test_a_run_without_a_record_says_so(tmp_path):
     succeed("train", tmp_path / "run", *FAST.split(), "--record", "none")
     client = read("status", tmp_path / "run")["clients"][0]["client"]
-    for words in (["inspect", "--client", client], ["inspect", "--all"]):
-        assert "keeps no Fisher record" in refuse(words[0], tmp_path / "run", *words[1:])
-    assert "keeps no Fisher record" in refuse("forget", tmp_path / "run", "--client", client)
+    run = tmp_path / "run"
+    assert "keeps no contributions record" in refuse("inspect", run, "--client", client)
+    assert "keeps no Fisher record" in refuse("inspect", run, "--all")
+    assert "keeps no contributions record" in refuse("forget", run, "--client", client)
 
 
 def test_a_run_keeps_the_records_of_a_method_that_is_named(tmp_path):

@@ -215,8 +215,14 @@ class Witness:
         """The evidence; the remaining clients' personal tensors are read from the run."""
         if self._refused is not None:
             return evidence(self._refused)
+        return self.of(self._state(shared))
+
+    def of(self, state: State) -> dict[str, Any]:
+        """The evidence on any federation of the remaining clients, such as an oracle."""
+        if self._refused is not None:
+            return evidence(self._refused)
         try:
-            after = seen(self._bench, self._exam, self._state(shared))
+            after = seen(self._bench, self._exam, state)
             found = compare(self._before, after, self._exam.draw)
         except PfedulError as error:  # never at the cost of the removal
             return evidence(unjudged(str(error)))

@@ -79,6 +79,15 @@ def norm(tensors: Tensors) -> float:
     return math.sqrt(sum(map(square_sum, tensors.values())))
 
 
+def same_tensors(one: Tensors, other: Tensors) -> bool:
+    """Whether all tensors of `one` are in `other` with the same values.
+
+    >>> same_tensors({"a": torch.ones(2)}, {"a": torch.ones(2), "b": torch.zeros(1)})
+    True
+    """
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
 def packed(**parts: Tensors) -> Tensors:
     """Several dictionaries of tensors as one, for notes and messages.
 

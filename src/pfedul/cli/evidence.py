@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,12 @@ def refuse_nodes(run: Path) -> None:
 @parts.away_options
 @_level([*LEVELS.values()], "default: instant, or standard with --oracles")
 @_oracles
+@click.option(
+    "--require",
+    type=click.Choice(["partly", "no-leak", "forgotten"]),
+    help="Exit with 1 unless the verdict is at least this; no-leak: forgotten, or nothing "
+    "measurable to forget.",
+)
 @parts.data_root_option
 def rehearse(
     run: Path,
@@ -58,6 +65,7 @@ def rehearse(
     away: tuple[str, ...],
     level: str | None,
     oracles: int | None,
+    require: str | None,
     data_root: str | None,
     **options: Any,
 ) -> Output:
@@ -68,6 +76,7 @@ def rehearse(
     call goes on. Then call 'pfedul forget' with the same options: equal hashes carry the
     evidence over.
     """
+    from pfedul.audit.advice import meets, next_step
     from pfedul.audit.rehearsal import Rehearsal
     from pfedul.audit.rehearsal import rehearse as run_rehearsal
 
@@ -79,8 +88,11 @@ def rehearse(
         print_price(rehearsal.price())
         with stage_bars() as on_stage:
             result = run_rehearsal(rehearsal, on_stage)
-    forget = f"pfedul forget {run} {rehearsal.removal_words}"
-    return _audited(result, f"{forget}, then pfedul report {run}")
+    verdict = result.evidence["verdict"]["verdict"]
+    output = _audited(result, next_step(rehearsal, verdict, str(run)))
+    if meets(verdict, require):
+        return output
+    return replace(output, error=f"The verdict is '{verdict}', and --require asks for '{require}'.")
 
 
 @command("pfedul audit runs/digits --target-data client-03.npz")

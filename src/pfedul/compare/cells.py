@@ -98,14 +98,14 @@ def options_of(label: str, seed: int | None = None) -> ForgetOptions:
         options = _options_of_forget(name.strip(), text)
     else:
         options = ForgetOptions(method=text)
-    return replace(options, seed=seed, recalibrate=text != label)
+    return replace(options, seed=seed, recalibrate=text != label, allow_unchanged=True)
 
 
 def _options_of_forget(name: str, text: str) -> ForgetOptions:
     """A method that plans takes the options of `forget` itself."""
     options: ForgetOptions = FreeName("method", ForgetOptions).parse(text)[1]
     usual = ForgetOptions()
-    for other in ("method", "seed", "recalibrate"):
+    for other in ("method", "seed", "recalibrate", "allow_unchanged"):
         if getattr(options, other) != getattr(usual, other):
             raise PfedulError(f"The method '{name}' has no option '{other}' in a comparison.")
     return replace(options, method=name)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.evidence.document import circumstances, test_row
+from pfedul.audit.instant import Witness
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.models import Retrained
 from pfedul.audit.rehearsal import shown_path
@@ -36,9 +37,9 @@ TableRow = dict[str, Any]
 
 SHARED_BEFORE, SHARED_AFTER = "shared_accuracy_before", "shared_accuracy_after"
 FIGURES = (
-    *("mean_excess", "largest_excess", "remaining_accuracy", "pps", "cfi", "lowest_ratio"),
-    *("highest_ratio", SHARED_BEFORE, SHARED_AFTER, "seconds", "cpu_seconds", "rounds"),
-    *("bytes_sent", "bytes_stored"),
+    *("removed", "mean_excess", "largest_excess", "remaining_accuracy", "pps", "cfi"),
+    *("lowest_ratio", "highest_ratio", SHARED_BEFORE, SHARED_AFTER),
+    *("seconds", "cpu_seconds", "rounds", "bytes_sent", "bytes_stored"),
 )
 """Columns with numbers, averaged over seeds."""
 
@@ -102,13 +103,15 @@ def cell_row(cell: Cell, result: Json, base: Path) -> TableRow:
         "failure": result["failure"],
     }
     if result["failure"] is not None:
-        return {**row, "verdict": None, **dict.fromkeys(FIGURES), "tests": [], "notes": []}
+        empty = dict.fromkeys(("verdict", "instant", "removed_interval", *FIGURES))
+        return {**row, **empty, "tests": [], "notes": []}
     outcome, tests = result["outcome"], result["tests"]
     cost = spent(stages_of(outcome))
     return {
         **row,
         "verdict": result["verdict"]["verdict"],
         "sentence": result["verdict"]["sentence"],
+        **instant_part(outcome["audit"]),
         **leaks(tests),
         **_preserved(outcome["before"], outcome["after"]),
         SHARED_BEFORE: result[SHARED_BEFORE],
@@ -120,6 +123,16 @@ def cell_row(cell: Cell, result: Json, base: Path) -> TableRow:
         "bytes_stored": stored_bytes(base, cell.method),
         "tests": tests,
         "notes": result["notes"],
+    }
+
+
+def instant_part(evidence: Json) -> TableRow:
+    """What was seen without oracles: the verdict, and the share of the leak that is gone."""
+    removed = evidence["removed"]
+    return {
+        "instant": evidence["verdict"]["verdict"],
+        "removed": None if removed is None else removed["value"],
+        "removed_interval": None if removed is None else removed["interval"],
     }
 
 
@@ -172,18 +185,19 @@ def reference_rows(
 ) -> list[TableRow]:
     """The untouched run and each oracle, judged as the cells are."""
     run, case = comparison.run, examiner.case
-    scores = run.measure(comparison.remaining).clients
+    scores, witness = run.measure(comparison.remaining).clients, Witness(run, comparison.targets)
     before = {client: score.accuracy for client, score in scores.items()}
     shared = shared_accuracy(run, comparison.remaining)
     with one_core():
         rows = [_judged("untouched", examiner, case.candidate, case.oracles)]
         rows[0] |= {**_preserved(before, before), SHARED_BEFORE: shared, SHARED_AFTER: shared}
-        rows[0] |= {"cpu_seconds": 0.0}
+        rows[0] |= {"cpu_seconds": 0.0, **instant_part(witness(run.shared))}
         for oracle, model in zip(oracles, case.oracles, strict=True):
             others = [other for other in case.oracles if other is not model]
             row = _judged(oracle.recipe.name, examiner, model, others)
             row |= {**_preserved(before, oracle.accuracies), SHARED_BEFORE: shared}
             row |= {SHARED_AFTER: _shared_of(comparison, oracle)}
+            row |= instant_part(witness.of(oracle.state))
             rows.append({**row, "cpu_seconds": oracle.cpu_seconds})
     return rows
 

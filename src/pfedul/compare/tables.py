@@ -200,6 +200,7 @@ def _ends(row: Json) -> str:
 
 SHARED = "shared model"
 PRESERVATION: Columns = {
+    "removed": ("leak removed", _known("removed", "{:.0%}".format)),
     "excess": ("mean excess", partial(figure, name="mean_excess", sign=True)),
     "largest": ("largest excess", partial(figure, name="largest_excess", sign=True)),
     "accuracy": ("remaining accuracy", partial(figure, name="remaining_accuracy")),

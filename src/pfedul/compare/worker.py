@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pfedul.audit.ask.answers import Answers, ask
 from pfedul.audit.evidence.document import test_row, untested_surfaces
+from pfedul.audit.instant import Witness
 from pfedul.audit.judge.case import Examiner
 from pfedul.audit.state import state_of
 from pfedul.base.threads import one_core
@@ -112,7 +113,7 @@ def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
         last = done[targets[0]]
         if last.status == requests.DONE:
             return read_outcome(branch.store.ledger, last)
-    return forget(branch, targets, task.options, on_stage=on_stage)
+    return forget(branch, targets, task.options, on_stage=on_stage, examine=Witness)
 
 
 def main() -> None:

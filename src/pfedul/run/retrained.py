@@ -186,3 +186,10 @@ def rounds_done(recipe: Recipe) -> int:
         return 0
     with closing(Ledger(recipe.folder / LEDGER_FILE, read_only=True)) as ledger:
         return spent_on_rounds(ledger).rounds
+
+
+def cpu_to_retrain(run: Run, clients: Collection[str]) -> float:
+    """CPU seconds of retraining with these clients alone, by the rounds so far and by samples."""
+    samples = {client: member.train_samples for client, member in run.members.items()}
+    share = sum(samples[client] for client in clients) / sum(samples.values())
+    return share * spent_on_rounds(run.store.ledger).cpu_seconds

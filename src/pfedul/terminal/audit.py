@@ -72,12 +72,10 @@ def print_audit(evidence: Json, next_command: str) -> None:
 
 
 def print_own_evidence(evidence: Json) -> None:
-    """What a removal measured of its own forgetting: verdict, share removed, tests, needs."""
-    verdict = evidence["verdict"]
-    line(f"Evidence: {verdict['verdict']}. {verdict['sentence']}")
+    """The tests behind a removal's own verdict, and what a better one needs."""
     if evidence["tests"]:
         print_tests(evidence)
-    for need in verdict["needed"]:
+    for need in evidence["verdict"]["needed"]:
         line(f"Needed: {need}")
 
 

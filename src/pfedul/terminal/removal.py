@@ -11,6 +11,7 @@ from rich.text import Text
 from pfedul.base.text import human_bytes
 from pfedul.protocol import OnStage
 from pfedul.terminal.console import ProgressLog, console, line, progress_bar, table
+from pfedul.unlearn.outcome import AUDIT, EVALUATION
 from pfedul.unlearn.pfedul.result import Plan
 
 _COLOURS = (17, 18, 19, 26, 32, 38, 44, 50, 86, 122)
@@ -89,25 +90,35 @@ def stage_bars() -> Iterator[OnStage]:
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:
-    """What a removal did and what it cost."""
+    """What a removal did, whether it forgot, what the others kept and what it cost."""
     chosen = [layer["name"] for layer in outcome["plan"]["layers"] if layer["selected"]]
-    line(f"Forgot {', '.join(outcome['targets'])} (request {outcome['request']}).")
+    _print_verdict(outcome)
+    _preserved(outcome)
+    _cost(outcome)
     verb = "corrected" if outcome["plan"]["threshold"] is not None else "changed"
     line(f"{verb:<11} {', '.join(chosen) or 'no layer'} ({outcome['plan']['correction']})")
     erased = outcome["erased"]
     size = human_bytes(erased["bytes"])
     line(f"erased      {erased['files']} files ({size}), {erased['rows']} rows of the ledger")
-    _before_and_after(outcome["before"], outcome["after"])
-    _preserved(outcome)
-    _cost(outcome)
     before, after = outcome["shared_sha256_before"], outcome["shared_sha256_after"]
     line(f"shared      {before[:16]} -> {after[:16]}")
+    _before_and_after(outcome["before"], outcome["after"])
     for note in outcome["notes"]:
         line(f"Note: {note}.")
     for target, state in outcome["erased_at_client"].items():
         line(f"{target}: {state}.")
     if outcome["not_recalibrated"]:
         line(f"Not recalibrated yet: {', '.join(outcome['not_recalibrated'])}.")
+
+
+def _print_verdict(outcome: Mapping[str, Any]) -> None:
+    removed = f"Removed {', '.join(outcome['targets'])} (request {outcome['request']})"
+    if outcome["audit"] is None:
+        line(f"{removed}. What was forgotten was not measured.")
+        return
+    verdict = outcome["audit"]["verdict"]
+    line(f"{removed}: {verdict['verdict']}.")
+    line(f"{'evidence':<11} {verdict['sentence']}")
 
 
 def _before_and_after(before: Mapping[str, float], after: Mapping[str, float]) -> None:
@@ -128,13 +139,27 @@ def _preserved(outcome: Mapping[str, Any]) -> None:
         interval = outcome[f"{key}_interval"]
         if interval is None:
             continue
-        words = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
+        words = f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f}): {_MEANINGS[key]}"
         line(f"{key.upper():<11} {outcome[key]:.3f}{words}")
     if outcome["undefined"]:
         line(f"Left out of both, with accuracy 0 before: {', '.join(outcome['undefined'])}.")
 
 
+_MEANINGS = {
+    "pps": "what the remaining clients kept of their accuracy",
+    "cfi": "how evenly they kept it, 1 is best",
+}
+
+
 def _cost(outcome: Mapping[str, Any]) -> None:
+    if outcome.get("retraining_cpu_seconds"):
+        own = sum(
+            cost["cpu_seconds"]
+            for name, cost in outcome["stages"].items()
+            if name not in (EVALUATION, AUDIT)
+        )
+        share = own / outcome["retraining_cpu_seconds"]
+        line(f"{'price':<11} {share:.1%} of the CPU time of retraining, by the rounds so far")
     parts = [
         f"{name} {cost['seconds']:.2f} s ({cost['cpu_seconds']:.2f} s CPU)"
         for name, cost in outcome["stages"].items()

@@ -19,6 +19,9 @@ from pfedul.unlearn.repair import DISTIL, KINDS
 PAPERS_EPOCHS = 2
 """E_r of the paper."""
 
+USUAL_ROUNDS = 2
+"""Repair rounds after `exclude`: what they give and cost is in docs/results.md."""
+
 SHORTCUTS = ("strength", "step", "clip", "fraction", "toward")
 """Options of single corrections that have their own command-line options."""
 
@@ -37,11 +40,13 @@ def _as_in_plan(name: str) -> Any:
 
 @dataclass(frozen=True)
 class ForgetOptions:
-    """The defaults are the paper's: Algorithm 1 with the settings of Section 4.1."""
+    """The defaults forget; `correction="paper"` is Algorithm 1 as published (Section 4.1)."""
 
     method: str = option("pfedul", "How to forget; see 'pfedul methods'.", registry=METHODS)
     alpha: float = _as_in_plan("alpha")
-    correction: str = _as_in_plan("correction")
+    correction: str = option(
+        "exclude", "How the shared layers are corrected, with its options.", registry=CORRECTIONS
+    )
     strength: float | None = option(
         None, "How far 'exclude' goes; 1: all the way.", above=0, at_most=1
     )
@@ -71,13 +76,19 @@ class ForgetOptions:
         False, "Recalibrate after any method; 'pfedul', controls and repair rounds always do."
     )
     affine: bool = option(False, "FedBN: recalibrate weights and biases, too.")
-    repair_rounds: int = option(
-        0, "Rounds of one epoch on the shared part, before recalibration.", at_least=0
+    repair_rounds: int | None = option(
+        None,
+        "Rounds of one epoch on the shared part, before recalibration; without a number "
+        f"{USUAL_ROUNDS} after the correction 'exclude', else none.",
+        at_least=0,
     )
     repair: str = option(
         "ordinary",
         "'distil': repair rounds also learn from each client's own old model.",
         choices=KINDS,
+    )
+    allow_unchanged: bool = option(
+        False, "Go on if the shared tensors would stay as they are; else that is an error."
     )
     forget_records: str = option(
         "target",
@@ -96,7 +107,7 @@ class ForgetOptions:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
-        if self.repair == DISTIL and self.repair_rounds and self.entry.does.starts_over:
+        if self.repair == DISTIL and self.repairs and self.entry.does.starts_over:
             raise PfedulError(
                 f"The method '{self.entry.name}' starts over, so the clients' old models must not "
                 "teach the new one; use --repair ordinary."
@@ -129,10 +140,21 @@ class ForgetOptions:
     @property
     def excludes(self) -> bool:
         """Whether nothing that the targets sent is left in the shared parameters."""
-        if not self.entry.does.plans or self._correction.record != "contributions":
+        if not self._reads_contributions:
             return False
         strength: float = CORRECTIONS.parse(self.correction_spec())[1].strength
         return strength == 1
+
+    @property
+    def repairs(self) -> int:
+        """The number of repair rounds."""
+        if self.repair_rounds is not None:
+            return self.repair_rounds
+        return USUAL_ROUNDS if self._reads_contributions else 0
+
+    @property
+    def _reads_contributions(self) -> bool:
+        return self.entry.does.plans and self._correction.record == "contributions"
 
     @property
     def _correction(self) -> Correction:
@@ -145,9 +167,11 @@ class ForgetOptions:
         known = {spec.name for spec in fields(own)}
         for name in given:
             if name not in known:
+                owners = [one.name for one in CORRECTIONS if hasattr(one.options, name)]
                 raise PfedulError(
                     f"The correction '{entry.name}' has no {option_name(name)}; "
-                    f"it takes: {', '.join(sorted(known))}."
+                    f"it takes: {', '.join(sorted(known))}. "
+                    f"{option_name(name)} belongs to --correction {' and '.join(owners)}."
                 )
         return write(entry.name, replace(own, **given))
 
@@ -163,14 +187,14 @@ class ForgetOptions:
 
     def recalibration(self) -> Recalibration | None:
         """How remaining clients recalibrate; None if they do not."""
-        wanted = self.recalibrate or self.entry.does.recalibrates or self.repair_rounds > 0
+        wanted = self.recalibrate or self.entry.does.recalibrates or self.repairs > 0
         return self.refitting() if wanted and not self.no_recalibration else None
 
     @property
     def resets_statistics(self) -> bool:
         """Whether shared normalisation statistics must be estimated again."""
         corrected = self.entry.does.plans and self._correction.resets_statistics
-        return self._epochs is None or self.repair_rounds > 0 or corrected
+        return self._epochs is None or self.repairs > 0 or corrected
 
     def refitting(self) -> Recalibration:
         """How clients recalibrate, if they do."""
@@ -185,14 +209,15 @@ class ForgetOptions:
     def _thorough(self) -> bool:
         """Whether recalibration is thorough unless epochs are given: not for the paper's plan."""
         papers = self.entry.does.plans and self._correction.record == "fisher"
-        return self.repair_rounds > 0 or not papers
+        return self.repairs > 0 or not papers
 
     def as_json(self) -> dict[str, Any]:
         """What is written into the ledger: the correction in full, shortcuts folded in.
 
         Options of the plan are left out if the method makes none.
         """
-        values = {**asdict(self), "recalibration_epochs": self._epochs}
+        settled = {"recalibration_epochs": self._epochs, "repair_rounds": self.repairs}
+        values = {**asdict(self), **settled}
         if not self.entry.does.plans:
             return {key: value for key, value in values.items() if key not in OF_PFEDUL}
         values = {key: value for key, value in values.items() if key not in SHORTCUTS}

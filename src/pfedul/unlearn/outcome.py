@@ -65,7 +65,8 @@ class Outcome:
     after the removal (`Store.state_digest`). `rounds` counts global rounds: those of the method,
     and repair rounds if there were any. `erased_at_client` says, for targets that kept their
     personal tensors themselves, whether they confirmed the erasure. `audit` is what was measured
-    of the forgetting itself (docs/json.md); None if that was left out.
+    of the forgetting itself (docs/json.md); None if that was left out. `retraining_cpu_seconds`
+    estimates what retraining would have cost, by the rounds so far; older outcomes have none.
     """
 
     request: int
@@ -88,6 +89,7 @@ class Outcome:
     state_sha256_after: str = ""
     bytes_uploaded: int = 0
     audit: Mapping[str, Any] | None = None
+    retraining_cpu_seconds: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, with the personal metrics (Eq. 14 and 15) computed."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pfedul.base.tensorfile import digest
-from pfedul.base.tensors import Tensors, norm
+from pfedul.base.tensors import Tensors, norm, same_tensors
 from pfedul.base.threads import one_thread
-from pfedul.errors import MethodFailed, PfedulError, TransientError
+from pfedul.errors import MethodFailed, NothingChanged, PfedulError, TransientError
 from pfedul.protocol import OnStage
+from pfedul.run.retrained import cpu_to_retrain
 from pfedul.run.run import Run
 from pfedul.store import requests as requests_of
 from pfedul.store.copies import clear_notes
@@ -35,6 +36,7 @@ from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
 from pfedul.unlearn.repair import REPAIR, Repair
 from pfedul.unlearn.stage import Stages
+from pfedul.unlearn.unchanged import refuse_unchanged
 from pfedul.unlearn.witness import Examine, Watch
 
 
@@ -83,7 +85,8 @@ def forget(
         _remove(removal)
     except BaseException as error:
         run.store.roll_back()
-        if isinstance(error, PfedulError) and not isinstance(error, TransientError):
+        stays_pending = isinstance(error, TransientError | NothingChanged)
+        if isinstance(error, PfedulError) and not stays_pending:
             clear_notes(run.store.path)
             requests_of.withdraw(run.store.ledger, removal.request)
         raise
@@ -116,6 +119,7 @@ def _remove(removal: Removal) -> None:
     ctx, result = _unlearn(removal)
     _stage_result(run, result)
     repair, repaired = _repair(removal, ctx, result.shared)
+    refuse_unchanged(run, removal.targets, removal.options, result, repaired)
     recalibrated = recalibrate(stages, removal.options, removal.present, repaired, number)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal, repair)
@@ -143,6 +147,7 @@ def _remove(removal: Removal) -> None:
         not_recalibrated=_not_recalibrated(removal, recalibrated),
         notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
         audit=audit,
+        retraining_cpu_seconds=cpu_to_retrain(run, removal.remaining),
         state_sha256_after=run.store.state_digest(),
     )
     _commit(removal, outcome, recalibrated.shared)
@@ -219,7 +224,8 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     """The repair rounds, with an account of their own, and the shared tensors after them."""
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
-    repair = Repair(own, options.repair_rounds, options.repair, recorded)
+    untouched = options.repair_rounds is None and same_tensors(shared, removal.run.shared)
+    repair = Repair(own, 0 if untouched else options.repairs, options.repair, recorded)
     if not repair.rounds:
         return repair, shared
     with one_thread():
@@ -327,7 +333,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     recalibrating = removal.remaining if removal.options.recalibration() else []
     store.keep(
         [
-            requests_of.finish_row(request, removal.options.repair_rounds, outcome.as_json()),
+            requests_of.finish_row(request, removal.options.repairs, outcome.as_json()),
             *requests_of.preservation_rows(request, outcome.before, outcome.after),
             requests_of.preserved_row(store.commits + 1),
             *requests_of.recalibration_rows(request, recalibrating, outcome.not_recalibrated),

@@ -1,8 +1,8 @@
-"""pFedUL: correct the shared layers that the targets shaped most (arXiv 2606.16304).
+"""pFedUL: take the targets out of the shared layers (arXiv 2606.16304).
 
-Stages 1 and 2 of the paper, at the server alone, from the Fisher record; the correction
-`exclude` reads the record of contributions instead. Stage 3, recalibration, follows as for any
-method that includes it. See `pfedul.unlearn.pfedul.plan`.
+Stages 1 and 2 of the paper, at the server alone. The default correction `exclude` reads the
+record of contributions, the paper's own rule the Fisher record. Stage 3, recalibration, follows as
+for any method that includes it. See `pfedul.unlearn.pfedul.plan`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,16 @@ def _correction(
     initial, layers = run.store.read(INIT_FILE), run.bench.split.layers
     fisher, lr = stored_fisher(run), run.settings.lr
     plan = plan_removal(fisher, run.shared, initial, recorded, layers, options, lr)
-    return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes))
+    return replace(plan, targets=tuple(targets), notes=(*plan.notes, *notes, *_caveat(plan)))
+
+
+def _caveat(plan: Plan) -> tuple[str, ...]:
+    """How far the layers moved, and what audits found, for a correction that needs saying so."""
+    caveat = CORRECTIONS.parse(plan.options.correction)[0].caveat
+    if not caveat:
+        return ()
+    furthest = max((layer.relative_change for layer in plan.layers), default=0.0)
+    return (f"no layer moved by more than {furthest:.2%} of its norm; {caveat}",)
 
 
 # From the record of contributions: the correction `exclude`
@@ -166,15 +175,17 @@ _SINCE = "the record of contributions began later: 'initial' means the tensors a
 
 PFEDUL = Method(
     name="pfedul",
-    summary="correct the shared layers that the targets shaped most",
+    summary="take the targets out of the shared layers, then recalibrate",
     unlearn=unlearn,
     about=About(
         paper="Liu, Li, Zhang, arXiv 2606.16304",
         who="the server; then every remaining client recalibrates on its own",
         memory="one number for each shared parameter and client",
-        avoids="the printed correction hardly moves the weights: 'trust-region' and 'reset' "
-        "beside it",
+        avoids="the printed correction hardly moves the weights and forgets nothing: 'exclude' is "
+        "the default",
         variants=(
+            "pfedul:repair-rounds=0",
+            "pfedul:correction=paper",
             "pfedul:correction=trust-region,clip=0.5,toward=init",
             "pfedul:correction=reset,fraction=0.3,layers=all",
             "pfedul:correction=reset,fraction=0.5,layers=all,repair-rounds=3",

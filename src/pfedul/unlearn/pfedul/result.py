@@ -60,7 +60,7 @@ class PlanOptions:
                 raise PfedulError(
                     f"The correction '{self.correction.partition(':')[0]}' corrects every layer "
                     f"by its record of contributions, so {option_name(name)} decides nothing; "
-                    "leave it out."
+                    "leave it out, or give another correction with it, such as --correction paper."
                 )
 
 

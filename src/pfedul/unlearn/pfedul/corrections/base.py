@@ -80,7 +80,8 @@ class Correction:
     `g` is the unit of its Fisher: of updates, or of gradients (updates divided by the
     learning rate). `resets_statistics`: shared normalisation statistics no longer fit
     afterwards and must be estimated again. `record` is what it reads; one that reads
-    contributions corrects every layer, and no layer is chosen.
+    contributions corrects every layer, and no layer is chosen. `caveat` is what audits found of
+    it that a user must know: a note on every plan.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Correction:
     resets_statistics: bool = False
     g: Literal["update", "gradient"] = "update"
     record: Literal["fisher", "contributions"] = "fisher"
+    caveat: str = ""
 
 
 def bound_of(view: LayerView, clip: float) -> float:

@@ -40,4 +40,6 @@ PAPER = Correction(
     options=PaperOptions,
     correct=correct,
     g="gradient",
+    caveat="in our audits this rule forgot nothing that an attack can see, not even with every "
+    "entry at its bound (docs/results.md)",
 )

@@ -1,0 +1,37 @@
+"""A removal that leaves the shared tensors as they are is an error, unless it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pfedul.base.tensors import Tensors, same_tensors
+from pfedul.base.text import counted
+from pfedul.errors import NothingChanged
+from pfedul.run.run import Run
+from pfedul.store.tables import first_round_of
+from pfedul.unlearn.base import Result
+from pfedul.unlearn.options import ForgetOptions
+
+
+def refuse_unchanged(
+    run: Run, targets: Sequence[str], options: ForgetOptions, result: Result, shared: Tensors
+) -> None:
+    """Raise if nothing changed; a target that took part in no round is in none of the tensors."""
+    took_part = any(first_round_of(run.store.ledger, target) is not None for target in targets)
+    if took_part and same_tensors(shared, run.shared) and not options.allow_unchanged:
+        raise NothingChanged(
+            f"Nothing would be corrected: {_reason(options, result)}. The request is pending; give "
+            "another correction or method (--correction exclude, --method retrain), or "
+            "--allow-unchanged to erase what belongs to the client and nothing more."
+        )
+
+
+def _reason(options: ForgetOptions, result: Result) -> str:
+    if result.plan is None:
+        return f"the method '{options.entry.name}' leaves the shared tensors as they are"
+    if not result.plan.layers:
+        return result.plan.notes[0]
+    layers = counted(len(result.plan.layers), "shared layer")
+    if not result.plan.selected:
+        return f"of {layers} none was chosen"
+    return f"of {layers}, {len(result.plan.selected)} moved by less than rounding"
