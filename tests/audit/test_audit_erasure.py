@@ -256,7 +256,7 @@ def test_reports_go_with_a_removal_because_they_speak_of_who_was_there(with_repo
         outcome = federation.forget(TARGET)
         assert written(run) == set()
         assert b"0.123456" not in content(run)
-    assert outcome.erased["files"] == 2 + 3
+    assert outcome.erased["files"] == 3 + 3
 
 
 def test_reports_stay_if_the_removal_does_not_happen(with_reports):

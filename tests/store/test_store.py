@@ -369,7 +369,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_full_disk_while_training_loses_nothing(start, uninterrupted, tmp_path, monkeypatch):
     shutil.copytree(start, tmp_path / "run")
-    write, left = Path.write_bytes, [11]  # a round writes eight files
+    write, left = Path.write_bytes, [20]  # a round writes thirteen files
 
     def fill_up(path, data):
         left[0] -= 1

@@ -225,7 +225,7 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
     untouched = options.repair_rounds is None and same_tensors(shared, removal.run.shared)
-    repair = Repair(own, 0 if untouched else options.repairs, options.repair, recorded)
+    repair = Repair(own, 0 if untouched else options.repairs, options.repair_kind, recorded)
     if not repair.rounds:
         return repair, shared
     with one_thread():
