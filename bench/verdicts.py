@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 
 from pfedul.audit.judge.instant import Instant, compare
 from pfedul.audit.judge.leaks import Draw
-from pfedul.audit.judge.paired_test import Scores, paired_test
+from pfedul.audit.judge.paired_test import paired_test
+from pfedul.audit.judge.placements import Scores
 from pfedul.audit.judge.rules import (
     FORGOTTEN,
     NOT_ENOUGH,

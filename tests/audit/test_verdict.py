@@ -10,7 +10,9 @@ from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.checks import KL_FROM_ORACLE, TRIGGER_SUCCESS
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
-from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
+from pfedul.audit.judge.paired_test import REDUCTION, PairedTest, paired_test
+from pfedul.audit.judge.placements import Scores
+from pfedul.audit.judge.references import DIFFERENCE
 from pfedul.audit.judge.rules import (
     VERDICTS,
     Finding,
