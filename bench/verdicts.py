@@ -13,7 +13,7 @@ It prints shares of audits, in percent, and the smallest leak that the best test
 in AUC. Candidates and what is counted of them:
 
 - retrained: an oracle. Forgotten; not enough evidence; accused; accused if only sampling error
-  were considered.
+  were considered; forgotten if what is left had to be bounded on each surface, not only overall.
 - half left, a third left: the untouched model with less of what it remembered. Forgotten; accused.
 - old head half: half is left through that surface, nothing elsewhere. Forgotten; accused.
 - all left: the untouched model. Forgotten; not forgotten.
@@ -41,10 +41,11 @@ from numpy.typing import NDArray
 
 from pfedul.audit.judge.instant import Instant, compare
 from pfedul.audit.judge.leaks import Draw
-from pfedul.audit.judge.paired_test import paired_test
+from pfedul.audit.judge.paired_test import PairedTest, overall_removed, paired_test
 from pfedul.audit.judge.placements import Scores
 from pfedul.audit.judge.rules import (
     FORGOTTEN,
+    MOST_LEFT,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     NOTHING_TO_FORGET,
@@ -203,6 +204,7 @@ class Tally:
 
     verdicts: dict[str, list[str]]
     accused_by_samples: int = 0
+    everywhere: int = 0
     visible: float = 0.0
 
     def row(self, audits: int) -> str:
@@ -211,14 +213,14 @@ class Tally:
             for name, words in COUNTED.items()
             for word in words
         ]
-        shares.insert(3, 100 * self.accused_by_samples / audits)
+        shares[3:3] = [100 * n / audits for n in (self.accused_by_samples, self.everywhere)]
         cells = [f"{share:.0f}" for share in shares]
         return " | ".join([*cells, f"{self.visible / audits:.2f}"])
 
 
 def heads() -> list[str]:
     names = [f"{name}: {word}" for name, words in COUNTED.items() for word in words]
-    names.insert(3, "by samples alone")
+    names[3:3] = ["by samples alone", "forgotten on each surface"]
     return ["oracles", "samples", "between", *names, "visible"]
 
 
@@ -250,9 +252,21 @@ def _verdict(tests: Sequence[Test]) -> str:
 
 
 def _count_retrained(tally: Tally, tests: list[Test]) -> None:
-    tally.verdicts["retrained"].append(_verdict(tests))
+    verdict, findings = _verdict(tests), [test.finding() for test in tests]
+    tally.verdicts["retrained"].append(verdict)
     tally.accused_by_samples += any(test.accused_by_samples() for test in tests)
-    tally.visible += min(test.finding().test.smallest_visible for test in tests)
+    tally.everywhere += verdict == FORGOTTEN and all(map(_bounded, _by_surface(findings)))
+    tally.visible += min(finding.test.smallest_visible for finding in findings)
+
+
+def _by_surface(findings: Sequence[Finding]) -> list[list[PairedTest]]:
+    return [[one.test for one in findings if one.surface == surface] for surface in VIEWS]
+
+
+def _bounded(tests: Sequence[PairedTest]) -> bool:
+    """What is left of the leak on one surface, if one was seen there."""
+    removed = overall_removed(tests)
+    return removed is None or 1 - removed.ends[0] < MOST_LEFT
 
 
 # Without oracles
