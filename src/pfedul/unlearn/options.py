@@ -233,6 +233,10 @@ class ForgetOptions:
         values = {key: value for key, value in values.items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}
 
+    def decisive(self) -> dict[str, Any]:
+        """Of `as_json`, what decides the result: a permission to go on does not."""
+        return {key: value for key, value in self.as_json().items() if key != "allow_unchanged"}
+
 
 def options_of(request: Request) -> ForgetOptions:
     """The options that a request was made with."""
@@ -245,7 +249,7 @@ def changed_options(request: Request | None, options: ForgetOptions) -> tuple[st
         return ()
     before = request.options
     changed = [
-        name for name, value in options.as_json().items() if before.get(name, value) != value
+        name for name, value in options.decisive().items() if before.get(name, value) != value
     ]
     words = ", ".join(f"{name} {before[name]}" for name in changed)
     return (f"the request was begun with {words}; that was abandoned",) if changed else ()
