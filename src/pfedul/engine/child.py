@@ -61,7 +61,7 @@ def start_child(
         return subprocess.Popen(
             [sys.executable, "-P", "-m", module, *map(str, descriptors)],
             pass_fds=descriptors,
-            env={**_environment(), **variables},
+            env={**environment_for(_path()), **variables},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -77,7 +77,8 @@ def fork_child(
     if sys.platform != "linux":
         return start_child(module, inherited, output)
     own_output = [] if output is None else [output.fileno()]
-    surroundings = Surroundings(_environment(), _path(), os.getcwd(), bool(own_output))
+    path = _path()
+    surroundings = Surroundings(environment_for(path), path, os.getcwd(), bool(own_output))
     return _tied(lambda given: fork(module, own_output + given, surroundings), inherited)
 
 
@@ -93,13 +94,14 @@ def _tied(
     return Child(process, Connection(ours.detach()), os.fdopen(lifeline, "wb"))
 
 
-def _environment() -> dict[str, str]:
-    """Children import what this process can import, and start no threads of their own."""
+def environment_for(path: Sequence[str]) -> dict[str, str]:
+    """Children import what is found on the path, and start no threads of their own."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(_path())}
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _path() -> list[str]:
+    """Where this process finds modules, also for one in another folder."""
     return [folder or str(Path.cwd()) for folder in sys.path]
 
 
