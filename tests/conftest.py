@@ -5,6 +5,11 @@ import signal
 
 import pytest
 
+# Threads of torch and BLAS sleep between tasks. As many test processes as cores, each with as many
+# threads that wait busily, cost several times the work. Set before either is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+
 LONGEST_FIRST = (
     "test_simulation.py",
     "test_methods_properties.py",
