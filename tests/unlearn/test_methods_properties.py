@@ -10,7 +10,6 @@ from helpers import forgetting_kill
 from helpers.forgetting_kill import CLIENTS, TARGET, copied
 from helpers.methods import RECORD, SETTINGS, SPECS, UNCHANGING, asked
 from helpers.toys import tensor_digests, uneven_data
-from helpers.warm_workers import warm_workers
 from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
 from pfedul.errors import MethodFailed, NothingChanged
@@ -76,12 +75,6 @@ def wholes(runs, tmp_path_factory):
     return Wholes(runs, tmp_path_factory.mktemp("wholes"))
 
 
-@pytest.fixture(scope="module")
-def _warm_workers():
-    with warm_workers():
-        yield
-
-
 def forgotten(run: Path, into: Path, name: str, **options):
     """A copy of the run in which the target is forgotten, and the outcome."""
     copy = copied(run, into)
@@ -121,7 +114,6 @@ def test_only_shared_tensors_change_and_the_target_is_gone(name, personalization
 OTHERWISE_SPLIT = [("one-more-round", "ditto"), ("fedosd", "ditto"), ("fine-tune", "fedbn")]
 
 
-@pytest.mark.usefixtures("_warm_workers")
 @pytest.mark.parametrize(
     ("name", "personalization"), [*((name, "fedper") for name in NAMES), *OTHERWISE_SPLIT]
 )
