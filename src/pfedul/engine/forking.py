@@ -124,6 +124,7 @@ def _start(environment: dict[str, str]) -> _Server:
 
 
 def _end(server: _Server) -> None:
+    server.requests.close()
     server.process.kill()
     server.process.wait()
 
