@@ -28,8 +28,9 @@ demo: $(READY)  ## train a federation on embedded digits, rehearse the paper's r
 	$(BIN)/pfedul report $(DEMO_RUN) --picture $(DEMO_RUN)/reports/removal.png
 	@echo "Look at $(DEMO_RUN)/reports/removal.png, and open report.html beside it; docs/report.md says how to read them."
 
+# Without kept bytecode every process would compile pfedul, and pytest all assertions, once again.
 test: $(READY)  ## run the test suite
-	$(BIN)/python -m pytest --ignore=tests/deploy --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --ignore=tests/deploy --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-deploy: $(READY)  ## test real Flower deployments, with nodes that are killed, hang or misbehave (a quarter of an hour)
 	$(BIN)/python -m pytest tests/deploy

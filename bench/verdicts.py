@@ -9,12 +9,19 @@ shift by which one training differs from the next. `between` is that shift's sta
 deviation in AUC. Every audit has three surfaces and three attacks, nine tests in all.
 The untouched model reaches an AUC of about 0.65 to 0.75.
 
-It prints shares of audits, in percent. For an oracle as candidate: how often it is accused,
-how often it would be accused if only sampling error were considered, how often it is found
-forgotten, and how often there is not enough evidence. For a candidate that kept everything:
-how often it is "not forgotten". For one that kept half: how often it is accused, and how often
-it is wrongly found forgotten. Last, the smallest leak that the best test could see, in AUC.
-With 100 audits a share of 5 % has an error of about 4 points, and rows share their seeds.
+It prints shares of audits, in percent, and the smallest leak that the best test could see,
+in AUC. Candidates and what is counted of them:
+
+- retrained: an oracle. Forgotten; not enough evidence; accused; accused if only sampling error
+  were considered; forgotten if what is left had to be bounded on each surface, not only overall.
+- half left, a third left: the untouched model with less of what it remembered. Forgotten; accused.
+- old head half: half is left through that surface, nothing elsewhere. Forgotten; accused.
+- all left: the untouched model. Forgotten; not forgotten.
+- none before: an oracle, where the untouched model remembered nothing. Nothing measurable; accused.
+- less before: an oracle, where it remembered 0.6 of the usual. Nothing measurable; forgotten.
+
+With 100 audits a share of 5 % has an error
+of about 4 points, and rows share their seeds.
 
 With --instant it simulates the level without oracles: so many non-members, twice as many members,
 at most 1,000, in ten classes that differ in difficulty. The untouched model remembers so much that
@@ -25,7 +32,7 @@ that overshoots by a third, and one from a model that remembered nothing.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -34,9 +41,11 @@ from numpy.typing import NDArray
 
 from pfedul.audit.judge.instant import Instant, compare
 from pfedul.audit.judge.leaks import Draw
-from pfedul.audit.judge.paired_test import Scores, paired_test
+from pfedul.audit.judge.paired_test import PairedTest, overall_removed, paired_test
+from pfedul.audit.judge.placements import Scores
 from pfedul.audit.judge.rules import (
     FORGOTTEN,
+    MOST_LEFT,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     NOTHING_TO_FORGET,
@@ -46,7 +55,6 @@ from pfedul.audit.judge.rules import (
     VerdictRules,
     accuses,
 )
-from pfedul.audit.judge.verdict import judge
 
 Array = NDArray[np.float64]
 
@@ -99,12 +107,11 @@ class World:
         return Scores(np.stack(members)[None], np.stack(others)[None])
 
 
-def less_memory(model: Model, kept: float) -> Model:
-    """The same model, with only a share of what it remembered."""
+def less_memory(model: Model, kept: float, **elsewhere: float) -> Model:
+    """The same model, with only a share of what it remembered; another share on some surfaces."""
+    lost = {surface: MEMORY * (1 - elsewhere.get(surface, kept)) for surface in model}
     return {
-        surface: Scores(
-            scores.members - (1 - kept) * MEMORY * REMEMBERED[surface], scores.nonmembers
-        )
+        surface: Scores(scores.members - lost[surface] * REMEMBERED[surface], scores.nonmembers)
         for surface, scores in model.items()
     }
 
@@ -177,62 +184,89 @@ def audit(candidate: Model, oracles: list[Model], untouched: Model, seed: int) -
         yield Test(surface, attack, ours, theirs, before)
 
 
+LESS_BEFORE = 0.6
+"""Of the memory of an untouched model from which little can be seen."""
+
+COUNTED = {
+    "retrained": (FORGOTTEN, NOT_ENOUGH, "accused"),
+    "half left": (FORGOTTEN, "accused"),
+    "a third left": (FORGOTTEN, "accused"),
+    "old head half": (FORGOTTEN, "accused"),
+    "all left": (FORGOTTEN, NOT_FORGOTTEN),
+    "none before": (NOTHING_TO_FORGET, "accused"),
+    "less before": (NOTHING_TO_FORGET, FORGOTTEN),
+}
+
+
 @dataclass
 class Tally:
-    """Counts over the audits of one setting."""
+    """Verdicts over the audits of one setting, by candidate."""
 
-    accused: int = 0
+    verdicts: dict[str, list[str]]
     accused_by_samples: int = 0
-    passed: int = 0
-    undecided: int = 0
-    no_op_caught: int = 0
-    half_caught: int = 0
-    half_passed: int = 0
+    everywhere: int = 0
     visible: float = 0.0
 
     def row(self, audits: int) -> str:
-        shares = (
-            self.accused,
-            self.accused_by_samples,
-            self.passed,
-            self.undecided,
-            self.no_op_caught,
-            self.half_caught,
-            self.half_passed,
-        )
-        cells = [f"{100 * share / audits:.0f}" for share in shares]
+        shares = [
+            100 * float(np.mean([_is(verdict, word) for verdict in self.verdicts[name]]))
+            for name, words in COUNTED.items()
+            for word in words
+        ]
+        shares[3:3] = [100 * n / audits for n in (self.accused_by_samples, self.everywhere)]
+        cells = [f"{share:.0f}" for share in shares]
         return " | ".join([*cells, f"{self.visible / audits:.2f}"])
 
 
+def heads() -> list[str]:
+    names = [f"{name}: {word}" for name, words in COUNTED.items() for word in words]
+    names[3:3] = ["by samples alone", "forgotten on each surface"]
+    return ["oracles", "samples", "between", *names, "visible"]
+
+
 def simulate(oracles: int, samples: int, between: float, audits: int) -> Tally:
-    """Simulate audits of an oracle, of the untouched model and of one that kept half."""
-    tally = Tally()
+    """Audits of candidates for which the right answer is known."""
+    tally = Tally({name: [] for name in COUNTED})
     for seed in range(audits):
         world = World.of(seed, samples, between)
         references = [world.model(0) for _ in range(oracles)]
-        untouched = world.model(MEMORY)
-        _count_oracle(tally, list(audit(world.model(0), references, untouched, seed)))
-        no_op = _verdict(audit(untouched, references, untouched, seed))
-        half = _verdict(audit(less_memory(untouched, 0.5), references, untouched, seed))
-        tally.no_op_caught += no_op.verdict == NOT_FORGOTTEN
-        tally.half_caught += accuses(half)
-        tally.half_passed += half.verdict == FORGOTTEN
+        untouched, retrained = world.model(MEMORY), world.model(0)
+        _count_retrained(tally, list(audit(retrained, references, untouched, seed)))
+        pairs = {
+            "half left": (less_memory(untouched, 0.5), untouched),
+            "a third left": (less_memory(untouched, 1 / 3), untouched),
+            "old head half": (less_memory(untouched, 0.0, stale=0.5), untouched),
+            "all left": (untouched, untouched),
+            "none before": (retrained, world.model(0)),
+            "less before": (retrained, world.model(LESS_BEFORE * MEMORY)),
+        }
+        for name, (candidate, before) in pairs.items():
+            found = _verdict(list(audit(candidate, references, before, seed)))
+            tally.verdicts[name].append(found)
     return tally
 
 
-def _verdict(tests: Iterable[Test]) -> Verdict:
-    every = list(tests)
-    return judge(VerdictRules([test.finding() for test in every], len(every[0].oracles)))
-
-
-def _count_oracle(tally: Tally, tests: list[Test]) -> None:
+def _verdict(tests: Sequence[Test]) -> str:
     findings = [test.finding() for test in tests]
-    verdict = judge(VerdictRules(findings, len(tests[0].oracles)))
-    tally.accused += accuses(verdict)
-    tally.passed += verdict.verdict == FORGOTTEN
-    tally.undecided += verdict.verdict == NOT_ENOUGH
+    return VerdictRules(findings, len(tests[0].oracles)).verdict()
+
+
+def _count_retrained(tally: Tally, tests: list[Test]) -> None:
+    verdict, findings = _verdict(tests), [test.finding() for test in tests]
+    tally.verdicts["retrained"].append(verdict)
     tally.accused_by_samples += any(test.accused_by_samples() for test in tests)
+    tally.everywhere += verdict == FORGOTTEN and all(map(_bounded, _by_surface(findings)))
     tally.visible += min(finding.test.smallest_visible for finding in findings)
+
+
+def _by_surface(findings: Sequence[Finding]) -> list[list[PairedTest]]:
+    return [[one.test for one in findings if one.surface == surface] for surface in VIEWS]
+
+
+def _bounded(tests: Sequence[PairedTest]) -> bool:
+    """What is left of the leak on one surface, if one was seen there."""
+    removed = overall_removed(tests)
+    return removed is None or 1 - removed.ends[0] < MOST_LEFT
 
 
 # Without oracles
@@ -303,9 +337,9 @@ def _is(verdict: str, word: str) -> bool:
 
 
 def print_instant(samples: list[int], audits: int) -> None:
-    heads = [f"{name}: {word}" for name, words in WORDS.items() for word in words]
-    print(" | ".join(["samples", "AUC before", "visible", *heads]))
-    print(" | ".join(["---:"] * (3 + len(heads))))
+    names = [f"{name}: {word}" for name, words in WORDS.items() for word in words]
+    print(" | ".join(["samples", "AUC before", "visible", *names]))
+    print(" | ".join(["---:"] * (3 + len(names))))
     for memory, count in product((MEMORY, 2 * MEMORY), samples):
         print(f"{count} | {simulate_instant(count, memory, audits)}", flush=True)
 
@@ -321,11 +355,8 @@ def main() -> None:
     if chosen.instant:
         print_instant(chosen.samples, audits)
         return
-    print(
-        "oracles | samples | between | accused | by samples alone | forgotten | not enough "
-        "| no-op: not forgotten | half: accused | half: forgotten | visible"
-    )
-    print(" | ".join(["---:"] * 11))
+    print(" | ".join(heads()))
+    print(" | ".join(["---:"] * len(heads())))
     for oracles, samples, between in product(chosen.oracles, chosen.samples, (0.01, 0.03)):
         row = simulate(oracles, samples, between, audits).row(audits)
         print(f"{oracles} | {samples} | {between:.2f} | {row}", flush=True)

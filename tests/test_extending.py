@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from helpers.scripts import run_script
 
 PAGE = (Path(__file__).parents[1] / "docs/extending.md").read_text()
 
@@ -21,6 +20,7 @@ def blocks(language: str) -> str:
 
 COMMANDS = """
 import contextlib, io, json, sys
+from helpers.scripts import run_script
 from pfedul.cli import main
 results = []
 for words in json.loads(sys.argv[1]):
@@ -44,17 +44,9 @@ def shell(tmp_path_factory):
         f"[{group}]\n{name} = {place}" for group, of in groups.items() for name, place in of.items()
     ]
     (info / "entry_points.txt").write_text("\n".join(lines))
-    path = os.pathsep.join([str(folder), *sys.path])
 
     def run(*commands: list[str]) -> list[dict]:
-        """Several commands in one process, as each start imports torch."""
-        done = subprocess.run(
-            [sys.executable, "-c", COMMANDS, json.dumps(commands)],
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_script("-c", COMMANDS, json.dumps(commands), first=[str(folder)])
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

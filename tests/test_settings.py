@@ -93,8 +93,9 @@ def test_equal_choices_written_otherwise_do_not_conflict():
 
 
 KNOWN_DIGESTS = {
-    "1000a593413a6d76e5f69c2bde94fa34f3c7f33cc4260c6834f035ef21d6fcdd": {},
+    "1000a593413a6d76e5f69c2bde94fa34f3c7f33cc4260c6834f035ef21d6fcdd": {"record": "fisher"},
     "eecfb6049ca4755ef2f96047540097f5ead88f15ac8b0345286d19aeb289cc8c": {
+        "record": "fisher",
         "data": "own",
         "model": "own",
         "clients": 7,

@@ -159,7 +159,7 @@ def test_several_targets_are_brought_by_name_and_an_older_removal_by_number(run,
     files = [f"{client}={file_of(tmp_path, client)}" for client in ("c3", "c0")]
     with deep_again(run) as federation:
         federation.admit(TARGET, again=True)
-        federation.forget("c0", "c3")
+        federation.forget("c0", "c3", **STRONG)
         with pytest.raises(PfedulError, match="--target-data c3=FILE"):
             audit(federation, files[1])
         found = audit(federation, *files, oracles=1)
@@ -202,7 +202,7 @@ def test_nobody_is_left_of_those_who_were_there_at_the_removal(run, tmp_path):
     """All who stayed then have been forgotten since: no accuracy before is known."""
     with deep_again(run, data={**client_data(CLIENTS), "c8": client_data(9)["c8"]}) as federation:
         federation.admit("c8")
-        federation.forget("c0", "c2", "c3")
+        federation.forget("c0", "c2", "c3", **STRONG)
         federation.train(3)
         found = audit(federation, file_of(tmp_path), request=1, oracles=1)
     assert found.evidence["preservation"]["oracle"] == {"assigned": 1.0, "pps": None, "cfi": None}

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from helpers.auditing import counted_tasks, interrupt_at, rehearse, tables
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.killing import in_child
+from helpers.scripts import run_script
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.store import copies as places
@@ -151,10 +151,7 @@ def killed(start, tmp_path_factory):
     """Runs whose rehearsal was killed: while oracles and twins are trained, and after."""
     folder = tmp_path_factory.mktemp("killed")
     runs = {stage: copied(start, folder / stage) for stage in STAGES}
-    path = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, str(folder)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ended = run_script(__file__, folder)
     assert ended.stdout.split() == ["killed"] * len(STAGES), ended.stderr
     return runs
 
@@ -256,7 +253,7 @@ def test_reports_go_with_a_removal_because_they_speak_of_who_was_there(with_repo
         outcome = federation.forget(TARGET)
         assert written(run) == set()
         assert b"0.123456" not in content(run)
-    assert outcome.erased["files"] == 2 + 3
+    assert outcome.erased["files"] == 3 + 3
 
 
 def test_reports_stay_if_the_removal_does_not_happen(with_reports):

@@ -298,7 +298,7 @@ def test_a_planted_backdoor_is_shown_beside_the_oracles(tmp_path):
     chosen = {**OVERFIT, "plant_backdoor": f"{TARGET}:label=0,share=0.8,size=3", "rounds": 3}
     with Federation.create(tmp_path / "run", data=data(False), model=Wide, **chosen) as federation:
         federation.train()
-        found = rehearse(federation, TARGET).evidence
+        found = rehearse(federation, TARGET, correction="paper", layers="all").evidence
         other = rehearse(federation, "c2", oracles=1).evidence
     backdoor = found["backdoor"]
     assert backdoor["label"] == 0

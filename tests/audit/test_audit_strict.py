@@ -87,7 +87,7 @@ def test_twins_are_trained_with_everybody_and_keep_a_record(start, tmp_path):
     with deep_again(run) as federation:
         for recipe in twin_recipes(federation, 2):
             assert recipe.clients == ("c0", "c1", "c2", "c3")
-            assert recipe.record == "fisher"
+            assert recipe.record == "fisher+contributions"
             assert recipe.folder.parent.name == "rehearsal"
 
 

@@ -7,12 +7,9 @@ import pytest
 
 from pfedul.audit.attacks.intervals import freedom_of_sum, student_quantile
 from pfedul.audit.attacks.roc import auc
-from pfedul.audit.judge.paired_test import (
-    GUESSED_BETWEEN,
-    WEIGHT_OF_GUESS,
-    Scores,
-    paired_test,
-)
+from pfedul.audit.judge.paired_test import overall_removed, paired_test
+from pfedul.audit.judge.placements import Scores
+from pfedul.audit.judge.references import GUESSED_BETWEEN, WEIGHT_OF_GUESS
 from pfedul.errors import PfedulError
 
 SIZE = 60
@@ -224,3 +221,48 @@ def test_a_sum_of_variances_is_worth_no_more_than_its_parts_together():
     assert 3 <= freedom_of_sum([1, 2], [3, 5]) <= 8
     with pytest.raises(PfedulError, match="Student"):
         student_quantile(0.975, 0.5)
+
+
+def kept(model, share, memory):
+    """The same model, with only a share of what it remembered."""
+    return Scores(model.members - (1 - share) * memory, model.nonmembers)
+
+
+def several(seed, share, count=3, memory=1.2, size=150):
+    """As many tests of one candidate, each on samples that differ for the attacker."""
+    tests = []
+    for place in range(count):
+        before, *oracles = models(100 * seed + place, memory, *[0.0] * 4, size=size)
+        tests.append(paired_test(kept(before, share, memory), oracles, before, tests=count))
+    return tests
+
+
+def test_the_overall_share_of_one_test_is_its_own():
+    (one,) = several(0, 0.3, count=1)
+    assert overall_removed([one]).value == pytest.approx(one.removed.value)
+    assert overall_removed([one]).interval == pytest.approx(one.removed.interval)
+    assert overall_removed([one, one]).interval == pytest.approx(one.removed.interval)
+
+
+def test_errors_that_tests_do_not_have_in_common_cancel():
+    tests = several(1, 0.3)
+    overall = overall_removed(tests)
+    assert width(overall) < 0.8 * sum(width(test.removed) for test in tests) / len(tests)
+    before = sum(test.untouched_difference.value for test in tests)
+    after = sum(test.difference.value for test in tests)
+    assert overall.value == pytest.approx(1 - after / before)
+
+
+def test_tests_that_saw_no_leak_before_do_not_count():
+    tests = several(2, 0.3)
+    blind = several(3, 1.0, count=1, memory=0.0)
+    assert not blind[0].leaked
+    assert overall_removed([*tests, *blind]).value == overall_removed(tests).value
+    assert overall_removed(blind) is None
+
+
+def test_the_interval_of_the_overall_share_covers_what_is_gone():
+    """A model that kept so much that it leaks half as much, told by very many samples."""
+    truth = overall_removed(several(9, 0.5, size=20_000)).value
+    found = [overall_removed(several(seed, 0.5)) for seed in range(40)]
+    assert sum(one.ends[0] <= truth <= one.ends[1] for one in found) >= 36

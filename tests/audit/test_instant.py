@@ -71,7 +71,7 @@ def forgotten(run, to, *targets, **options):
 def test_a_removal_that_does_nothing_is_not_forgotten_and_one_that_excludes_is_less(
     leaky, tmp_path
 ):
-    paper = forgotten(leaky, tmp_path / "paper").audit
+    paper = forgotten(leaky, tmp_path / "paper", correction="paper", layers="all").audit
     assert paper["level"] == LEVEL
     assert paper["verdict"]["verdict"] == "not forgotten"
     assert paper["removed"]["value"] == pytest.approx(0, abs=0.1)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from pfedul.audit.judge import instant, instant_verdict
-from pfedul.audit.judge.instant import MOST_LEFT, compare
+from pfedul.audit.judge.instant import compare
 from pfedul.audit.judge.leaks import Draw, Leak, drawn_again, holm, mean_leak, share_left
+from pfedul.audit.judge.rules import MOST_LEFT
 
 SURFACES = {"remaining": (3, 0.5), "stale": (1, 2.0), "probe": (1, 1.0)}
 """Views, and what the model before the removal remembers."""

@@ -10,7 +10,9 @@ from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.checks import KL_FROM_ORACLE, TRIGGER_SUCCESS
 from pfedul.audit.attacks.roc import AUC
 from pfedul.audit.attacks.ulira import ACCURACY as ULIRA
-from pfedul.audit.judge.paired_test import DIFFERENCE, REDUCTION, PairedTest, Scores, paired_test
+from pfedul.audit.judge.paired_test import REDUCTION, Compared, PairedTest, paired_test
+from pfedul.audit.judge.placements import Placed, Scores
+from pfedul.audit.judge.references import DIFFERENCE
 from pfedul.audit.judge.rules import (
     VERDICTS,
     Finding,
@@ -28,10 +30,18 @@ def figure(metric, value, reach=0.05):
     return Estimate(metric, value, (value - reach, value + reach))
 
 
-def finding(word, surface="stale", attack="rmia", difference=None, before=0.35, visible=0.06):
+def placed(value):
+    """A model with this AUC, on samples that leave no doubt."""
+    return Placed(np.full(100, value), np.full(100, value))
+
+
+def finding(word, surface="stale", attack="rmia", difference=None, before=None, visible=0.06):
     """A finding whose numbers fit its word; oracles are at 0.52."""
     usual = {"leak": 0.3, "reduced leak": 0.19, "below": -0.2, "unclear": 0.05}
     away = usual.get(word, 0.01) if difference is None else difference
+    nothing = word == "nothing to see"
+    before = before or (0.02 if nothing else 0.35)
+    reach = max(0.05, before + 0.01) if nothing else 0.05
     return Finding(
         surface,
         attack,
@@ -41,10 +51,13 @@ def finding(word, surface="stale", attack="rmia", difference=None, before=0.35, 
             untouched=figure(AUC, 0.52 + before),
             difference=figure(DIFFERENCE, away),
             spread=0.02,
-            untouched_difference=figure(DIFFERENCE, before),
+            untouched_difference=figure(DIFFERENCE, before, reach),
             reduction=figure(REDUCTION, before - away),
             smallest_visible=visible,
             finding=word,
+            compared=Compared(
+                placed(0.52 + away), placed(0.52 + before), (placed(0.51), placed(0.53))
+            ),
         ),
     )
 
@@ -121,6 +134,49 @@ def test_a_direction_that_was_fitted_does_not_turn_over_forgetting_into_a_leak()
     assert words(below, finding("leak", "stale", "rmia")).verdict == "not forgotten"
 
 
+def test_forgotten_needs_a_bound_below_one_half_on_what_is_left():
+    judged = words(finding("within", difference=0.01))
+    assert judged.verdict == "forgotten"
+    assert "Of what could be seen, 97 % (" in judged.sentence
+    judged = words(finding("within", difference=0.15))  # of 0.35; no test need say so alone
+    assert judged.verdict == "not enough evidence"
+    assert any("Less than 50 % of the leak left" in need for need in judged.needed)
+    assert any("as many" in need for need in judged.needed)
+
+
+def test_each_surface_counts_by_what_it_gave_away():
+    large, small = (
+        finding("within", "stale", difference=0.0),
+        finding("within", "probe", difference=0.09, before=0.12),
+    )
+    assert words(large, small).verdict == "forgotten"
+    assert words(small).verdict == "not enough evidence"
+
+
+def test_what_cannot_be_bounded_is_not_forgotten():
+    one = finding("within")
+    lost = replace(one, test=replace(one.test, compared=None))
+    assert words(lost).verdict == "not enough evidence"
+
+
+@pytest.mark.parametrize(("before", "visible"), [(0.13, 0.1), (0.02, 0.2)])
+def test_nothing_measurable_needs_a_bound_on_what_there_was(before, visible):
+    """A leak that may be as large as 0.15 is not nothing, be it estimated or not excluded."""
+    seen = finding("nothing to see", "stale")
+    unsure = finding("nothing to see", "probe", before=before, visible=visible)
+    assert words(seen).verdict == "nothing measurable to forget"
+    assert words(seen, unsure).verdict == "not enough evidence"
+    another = finding("nothing to see", "probe")
+    assert words(seen, unsure, another).verdict == "nothing measurable to forget"
+
+
+@pytest.mark.parametrize("visible", [0.01, 0.06, 0.14])
+def test_two_oracles_never_find_nothing(visible):
+    judged = words(finding("nothing to see", visible=visible), oracles=2)
+    assert judged.verdict == "not enough evidence"
+    assert judged.needed[0] == "More oracles: 4 instead of 2."
+
+
 def test_no_test_no_verdict():
     judged = words()
     assert judged.verdict == "not enough evidence"
@@ -133,8 +189,9 @@ def test_the_sentence_of_a_leak_names_the_strongest_with_its_numbers():
     )
     assert judged.sentence == (
         "Through the stale head, client-05's samples can still be distinguished from others: AUC "
-        "0.71 (0.65 to 0.77) where retraining gives 0.52; before the removal it was 0.87. A leak "
-        "below 0.06 in AUC might not have been seen."
+        "0.71 (0.65 to 0.77) where retraining gives 0.52; before the removal it was 0.87. Of "
+        "what could be seen, 16 % (-9 % to 36 %) is gone. A leak below 0.06 in AUC might "
+        "not have been seen."
     )
 
 

@@ -1,7 +1,5 @@
 """Entries that other packages and notebooks add to a registry."""
 
-import os
-import subprocess
 import sys
 import warnings
 from dataclasses import dataclass, replace
@@ -10,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.scripts import run_script
 from pfedul import Federation, Settings
 from pfedul.base import registry as registry_module
 from pfedul.base.registry import NoOptions, Registry, registered_entries, restore_entries
@@ -106,14 +105,7 @@ def test_a_broken_plug_in_is_named_and_breaks_nothing_else(install, points, sour
 
 def test_the_command_line_lists_what_is_installed(install, tmp_path):
     install(POINTS)
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    listing = subprocess.run(
-        [sys.executable, "-m", "pfedul", "models"],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    listing = run_script("-m", "pfedul", "models", first=[str(tmp_path)])
     assert "wide" in listing.stdout
 
 

@@ -86,7 +86,9 @@ def test_rehearse_says_the_price_the_verdict_its_limits_and_what_comes_next(rehe
     assert "Verdict: " in text
     assert "Limit: This is evidence about these attacks" in text
     assert "held-out oracle 1" in text
-    assert f"pfedul forget {run} --client {ids[0]}" in text.replace("- ", "-")
+    assert f"Next: pfedul rehearse {run} --client {ids[0]} --level standard" in text.replace(
+        "- ", "-"
+    )
     assert sorted(path.name for path in run.iterdir() if path.is_dir()) == [
         *("clients", "oracles", "records")
     ]
@@ -184,7 +186,9 @@ def test_a_run_that_was_not_trained_has_nothing_to_rehearse(tmp_path, ids):
 
 def test_a_run_without_records_cannot_be_rehearsed(tmp_path, ids):
     succeed("train", tmp_path / "run", *FAST.split(), "--rounds", "1", "--record", "none")
-    assert "keeps no Fisher record" in refuse("rehearse", tmp_path / "run", "--client", ids[0])
+    assert "keeps no contributions record" in refuse(
+        "rehearse", tmp_path / "run", "--client", ids[0]
+    )
     assert not (tmp_path / "run/oracles").exists()
 
 
@@ -240,10 +244,9 @@ def test_rehearse_without_a_level_trains_nothing(start, ids, tmp_path):
 def test_forget_says_what_it_measured_unless_told_not_to(start, ids, tmp_path):
     runs = [copied(start, tmp_path / name) for name in ("watched", "alone")]
     text = " ".join(succeed("forget", runs[0], "--client", ids[0], "--yes").split())
-    assert "Evidence: " in text
     assert "might not have been seen" in text
     shown = parsed(succeed("status", runs[0], "--json"))["requests"][0]["audit"]
-    assert f"Evidence: {shown['verdict']}." in text
+    assert f"Removed {ids[0]} (request 1): {shown['verdict']}." in text
     words = ["forget", runs[1], "--client", ids[0], "--yes", "--no-audit"]
     alone = parsed(succeed(*words, "--json"))
     assert alone["audit"] is None

@@ -255,7 +255,7 @@ def test_forgetting_somebody_removes_comparisons_with_them(start, found, tmp_pat
     (folder / "clients.json").write_text('["c0", "c1", "c2", "c3"]')
     with deep_again(run) as federation:
         assert folder.exists()
-        federation.forget("c2", method="none")
+        federation.forget("c2")
         assert not (run / "comparisons").exists()
     assert found[0].exists()
 

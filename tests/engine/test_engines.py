@@ -82,7 +82,7 @@ def test_a_worker_that_dies_between_rounds_is_replaced(reference, tmp_path):
 
 
 def test_workers_end_at_once_when_the_engines_process_is_killed(tmp_path):
-    """Even in the middle of a long task."""
+    """Even in the middle of a long task, and so do the server that forked them and the minders."""
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
@@ -90,7 +90,10 @@ from pathlib import Path
 from helpers.toys import create
 with create(Path({str(tmp_path / "run")!r}), engine="processes", workers=1) as federation:
     federation.evaluate()
-    print(federation.engine._workers[0].child.process.pid, flush=True)
+    from pfedul.engine import forking
+    worker = federation.engine._workers[0].child.process.pid
+    minder = Path(f"/proc/{{worker}}/stat").read_text().rpartition(")")[2].split()[1]
+    print(worker, minder, forking._servers[0].process.pid, flush=True)
     from pfedul.client import Task
     run = federation.engine.run(
         Task("fit", 1, epochs=10**6), ["c0"], federation.shared, federation.locate_personal
@@ -99,13 +102,14 @@ with create(Path({str(tmp_path / "run")!r}), engine="processes", workers=1) as f
 """
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        worker = int(process.stdout.readline())
+        processes = [int(word) for word in process.stdout.readline().split()]
         time.sleep(0.5)
         process.kill()
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and _is_running(worker):
+    while time.monotonic() < deadline and any(map(_is_running, processes)):
         time.sleep(0.05)
-    assert not _is_running(worker)
+    assert len(processes) == 3
+    assert not any(map(_is_running, processes))
 
 
 def _is_running(pid: int) -> bool:

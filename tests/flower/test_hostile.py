@@ -114,7 +114,7 @@ def test_a_recalibration_without_its_accuracy_counts_but_is_measured_again(opera
         return pack_reply(replace(open_reply(content), metrics={"loss": 0.0}))
 
     grid.of("c0").spoil = silent_about_accuracy
-    found = operate("forget", client="c1")
+    found = operate("forget", client="c1", repair_rounds=0)
     assert sorted(found["after"]) == ["c0", "c2"]
     assert grid.of("c0").seen[-1] == "evaluate.evaluate"
     shared = read_file(operate.run / "shared.safetensors")
@@ -226,7 +226,7 @@ def test_negative_variances_of_a_recalibration_are_refused(operate, grid):
         return pack_reply(replace(reply, shared=broken))
 
     grid.of("c0").spoil = spoil
-    operate("forget", client="c1", correction="reset:fraction=0.5")
+    operate("forget", client="c1", correction="reset:fraction=0.5", layers="all")
     ((client, reason),) = rows(operate, "SELECT client, reason FROM refusals")
     assert client == "c0"
     assert "variance" in reason
@@ -239,7 +239,9 @@ def test_a_client_is_forgotten_even_if_nobody_else_answers(operate, grid):
     operate("train")
     for client in ("c0", "c2"):
         grid.of(client).online = False
-    found = operate("forget", client="c1")
+    with pytest.raises(PfedulError, match=r"from any of c0, c2\b.* --repair-rounds 0"):
+        operate("forget", client="c1")
+    found = operate("forget", client="c1", repair_rounds=0)
     assert found["not_recalibrated"] == ["c0", "c2"]
     assert (found["before"], found["after"], found["pps"]) == ({}, {}, None)
     assert rows(operate, "SELECT COUNT(*) FROM barred") == [(1,)]

@@ -21,7 +21,7 @@ from pfedul.run.training import play_round
 from pfedul.status import read_status
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
-STRONG = {"correction": "trust-region:clip=0.3"}
+STRONG = {"correction": "trust-region:clip=0.3", "layers": "all"}
 
 
 def local(run, **settings):
@@ -52,19 +52,20 @@ def rows(tmp_path, sql, *values):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("correction", ["trust-region:clip=0.3", "reset:fraction=0.5"])
+@pytest.mark.parametrize("correction", ["exclude", "trust-region:clip=0.3", "reset:fraction=0.5"])
 def test_tensors_plan_and_outcome_are_those_of_the_inline_engine(
     name, correction, tmp_path, operate
 ):
     operate("train", personalization=name)
+    how = {"correction": correction} | ({} if correction == "exclude" else {"layers": "all"})
     with local(tmp_path / "local", personalization=name) as federation:
         federation.train()
-        plan = federation.plan("c1", correction=correction).as_json()
-        assert operate("inspect", client="c1", correction=correction) == plan
+        plan = federation.plan("c1", **how).as_json()
+        assert operate("inspect", client="c1", **how) == plan
         for file in ("shared", "init"):
             assert_same_files(tmp_path, f"{file}.safetensors")
-        wanted = federation.forget("c1", correction=correction).as_json()
-    found = operate("forget", client="c1", correction=correction)
+        wanted = federation.forget("c1", **how).as_json()
+    found = operate("forget", client="c1", **how)
     same = ("plan", "before", "after", "pps", "cfi", "bytes_broadcast", "options")
     hashes = ("shared_sha256_before", "shared_sha256_after", "not_recalibrated", "rounds")
     for key in (*same, *hashes):
@@ -116,7 +117,12 @@ def test_one_message_for_each_client_and_round(operate, grid):
     operate("train", rounds=3)
     assert grid.of("c0").seen == ["query.hello", *["train.fit"] * 3, "evaluate.evaluate"]
     operate("forget", client="c1")
-    assert grid.of("c0").seen[5:] == ["train.recalibrate"]
+    assert grid.of("c0").seen[5:] == [
+        "train.work",
+        "train.work",
+        "train.statistics",
+        "train.recalibrate",
+    ]
     assert grid.of("c1").seen[5:] == ["query.erase"]
 
 
@@ -491,7 +497,7 @@ def test_a_run_is_made_beside_its_deployment(operate, tmp_path):
 
 
 def test_one_config_serves_all_actions(operate):
-    config = {"lr": 0.02, "alpha": 0.7, "clients": 3}
+    config = {"lr": 0.02, "alpha": 0.7, "clients": 3, "correction": "paper", "layers": "all"}
     operate("train", **config)
     assert operate("forget", client="c1", **config)["options"]["alpha"] == 0.7
 

@@ -18,7 +18,7 @@ SMALL: dict[str, Any] = {
     "evaluate_every": 0,
 }
 
-STRONG: dict[str, Any] = {"correction": "trust-region:clip=0.3"}
+STRONG: dict[str, Any] = {"correction": "trust-region:clip=0.3", "layers": "all"}
 """A correction that moves the shared tensors enough for recalibration to matter."""
 
 

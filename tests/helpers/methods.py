@@ -5,6 +5,8 @@ A method that is registered and not listed here fails a test.
 
 from __future__ import annotations
 
+from typing import Any
+
 SPECS = {
     "pfedul": "pfedul",
     "retrain": "retrain",
@@ -30,6 +32,15 @@ SPECS = {
     "recalibration": "recalibration",
 }
 """Name -> the method as the property tests ask for it."""
+
+UNCHANGING = {"none", "recalibration"}
+"""Controls that correct no shared tensor, which must be asked for."""
+
+
+def asked(name: str, **options: Any) -> dict[str, Any]:
+    """The options of `forget` that ask for a method by name."""
+    return {"method": SPECS[name], "allow_unchanged": name in UNCHANGING, **options}
+
 
 SETTINGS = {"knot": {"clusters": 2, "record": "none"}}
 """Methods that need a run of another kind than the others -> its settings."""

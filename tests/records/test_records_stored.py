@@ -16,12 +16,14 @@ SHARED_PARAMETERS = {
     f"{layer}.{part}" for layer in ("one", "norm", "two", "three") for part in ("weight", "bias")
 }
 
+HALF = {"rounds": 5, "participation": 0.5, "record": "fisher"}
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Five rounds with half of the clients in each: three rounds, then two more."""
     folder = tmp_path_factory.mktemp("records") / "run"
-    return trained(folder, rounds=5, participation=0.5, checkpoint_every=1)
+    return trained(folder, **HALF, checkpoint_every=1)
 
 
 def records(folder):
@@ -72,7 +74,7 @@ def test_two_rounds_of_one_weight_by_hand(tmp_path):
 def test_the_default_momentum_is_that_of_the_paper(tmp_path):
     with deep(tmp_path / "run") as federation:
         assert federation.settings.fisher_beta == 0.99
-        assert federation.settings.record == "fisher"
+        assert federation.settings.record == "fisher+contributions"
 
 
 def test_files_have_the_shared_parameters_in_single_precision_and_no_buffers(run):
@@ -88,7 +90,7 @@ def test_files_have_the_shared_parameters_in_single_precision_and_no_buffers(run
 
 
 def test_a_record_changes_only_in_rounds_that_its_client_took_part_in(tmp_path):
-    with deep(tmp_path / "run", participation=0.5, rounds=4) as federation:
+    with deep(tmp_path / "run", **{**HALF, "rounds": 4}) as federation:
         before = {}
         for number in range(1, 5):
             federation.train(number)
@@ -113,12 +115,12 @@ def test_the_total_is_the_sum_of_the_files_of_the_clients(run):
 
 @pytest.mark.parametrize("every", [2, 4])
 def test_rounds_between_commits_change_no_bit_of_the_record(every, run, tmp_path):
-    again = trained(tmp_path / "run", rounds=5, participation=0.5, checkpoint_every=every)
+    again = trained(tmp_path / "run", **HALF, checkpoint_every=every)
     assert records(again) == records(run)
 
 
 def test_a_resumed_run_has_the_same_record(run, tmp_path):
-    with deep(tmp_path / "run", rounds=5, participation=0.5) as federation:
+    with deep(tmp_path / "run", **HALF) as federation:
         federation.train(2)
     with deep_again(tmp_path / "run") as federation:
         federation.train(5)
@@ -126,7 +128,7 @@ def test_a_resumed_run_has_the_same_record(run, tmp_path):
 
 
 def test_rounds_that_were_not_committed_leave_nothing_in_the_record(run, tmp_path):
-    with deep(tmp_path / "run", rounds=5, participation=0.5) as federation:
+    with deep(tmp_path / "run", **HALF) as federation:
         federation.train(2)
     before = records(tmp_path / "run")
     federation = deep_again(tmp_path / "run")
@@ -143,7 +145,7 @@ def test_no_record_if_none_is_asked_for(tmp_path):
     assert not (run / "records").exists()
     with deep_again(run) as federation:
         before = tensor_digests(run)
-        with pytest.raises(PfedulError, match="keeps no Fisher record"):
+        with pytest.raises(PfedulError, match="keeps no contributions record"):
             federation.forget("c1")
         with pytest.raises(PfedulError, match="keeps no Fisher record"):
             federation.scores()
@@ -159,7 +161,7 @@ def test_the_record_does_not_change_what_is_learnt(run, tmp_path):
 
 
 def test_noise_blurs_the_record_the_same_way_each_time(run, tmp_path):
-    settings = {"rounds": 5, "participation": 0.5, "fisher_noise": 0.5}
+    settings = {**HALF, "fisher_noise": 0.5}
     one, two = (trained(tmp_path / name, **settings) for name in "ab")
     assert records(one) == records(two)
     assert records(one).keys() == records(run).keys()

@@ -77,7 +77,7 @@ def test_each_request_is_found_by_its_number(rehearsed, tmp_path):
     run = copied(rehearsed, tmp_path / "run")
     with deep_again(run) as federation:
         federation.forget(TARGET, **STRONG)
-        federation.forget("c2")
+        federation.forget("c2", **STRONG)
     assert read_material(run)["request"]["request"] == 2
     first = read_material(run, 1)
     assert first["applies"]["holds"]

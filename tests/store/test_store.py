@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers.scripts import run_script
 from helpers.toys import client_data, create, reopen, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
@@ -44,10 +45,8 @@ def uninterrupted(start, tmp_path_factory) -> dict[str, str]:
 
 def kill(run: Path, *how: str) -> list[str]:
     here = Path(__file__).parents[1] / "helpers"
-    command = [sys.executable, str(here / "killing.py"), str(run), *how]
-    # It imports what is tested here, wherever that was found, and no installed copy of it.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = run_script(here / "killing.py", run, *how)
+    assert done.returncode == 0, done.stderr
     return done.stdout.split("\n")[:-1]
 
 
@@ -369,7 +368,7 @@ def test_a_failed_creation_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_full_disk_while_training_loses_nothing(start, uninterrupted, tmp_path, monkeypatch):
     shutil.copytree(start, tmp_path / "run")
-    write, left = Path.write_bytes, [11]  # a round writes eight files
+    write, left = Path.write_bytes, [20]  # a round writes thirteen files
 
     def fill_up(path, data):
         left[0] -= 1

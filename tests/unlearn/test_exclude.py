@@ -7,6 +7,7 @@ import torch
 
 from helpers.crafted import play_crafted
 from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.client import perform, scratch_of
 from pfedul.personalization import PERSONALIZATIONS
@@ -16,7 +17,8 @@ from pfedul.unlearn.options import ForgetOptions
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 BOTH = {"record": "fisher+contributions"}
-EXCLUDE = {"correction": "exclude"}
+EXCLUDE = {"correction": "exclude", "repair_rounds": 0}
+"""The correction alone; by default repair rounds follow."""
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,18 @@ def test_the_shared_parameters_are_those_without_the_target(name, opened):
         assert torch.equal(tensor, expected[key].float())
     assert "direct influence of the targets is zero" in outcome.notes[0]
     assert "Not covered" in outcome.notes[0]
+
+
+def test_by_default_two_distilled_repair_rounds_follow(opened):
+    plain, told, alone = opened(), opened(), opened()
+    outcome = plain.forget(TARGET)
+    told.forget(TARGET, correction="exclude", repair_rounds=2, repair="distil")
+    alone.forget(TARGET, **EXCLUDE)
+    assert tensor_digests(plain.store.path) == tensor_digests(told.store.path)
+    assert tensor_digests(plain.store.path) != tensor_digests(alone.store.path)
+    assert outcome.rounds == outcome.options["repair_rounds"] == 2
+    assert outcome.options["recalibration_epochs"] is None
+    assert "2 distil repair rounds" in outcome.notes[1]
 
 
 def test_half_strength_is_half_way_and_says_what_it_costs(opened):
@@ -137,10 +151,35 @@ def test_the_threshold_of_the_picture_is_the_usual_one(opened):
 
 def test_a_run_without_the_record_says_what_to_do(tmp_path):
     run = trained(tmp_path / "run", record="fisher")
-    with deep_again(run) as federation:
-        with pytest.raises(PfedulError, match="keeps no contributions record"):
-            federation.forget(TARGET, **EXCLUDE)
-        federation.forget(TARGET, correction="paper")
+    for advised in ({"method": "retrain"}, {"correction": "reset"}, {"correction": "paper"}):
+        with deep_again(copied(run, tmp_path / "-".join(advised.values()))) as federation:
+            for refusing in (federation.forget, federation.plan):
+                with pytest.raises(PfedulError) as refusal:
+                    refusing(TARGET)
+                assert str(refusal.value) == WITHOUT_RECORD
+            assert federation.forget(TARGET, **advised).targets == (TARGET,)
+
+
+WITHOUT_RECORD = (
+    "This run keeps no contributions record, which the correction 'exclude' needs; give --method "
+    "retrain, --correction trust-region, --correction reset, --correction paper, or another method "
+    "whose records this run keeps ('pfedul methods'), or train a new run with "
+    "--record contributions."
+)
+
+
+def test_a_run_without_the_fisher_record_is_told_of_the_correction_that_needs_none(tmp_path):
+    with deep_again(trained(tmp_path / "run", record="contributions")) as federation:
+        with pytest.raises(PfedulError, match="keeps no Fisher record") as refusal:
+            federation.forget(TARGET, correction="paper")
+        assert "retrain, --correction exclude, or another method" in str(refusal.value)
+
+
+def test_a_run_without_any_record_is_told_of_no_correction(tmp_path):
+    with deep_again(trained(tmp_path / "run", record="none")) as federation:
+        with pytest.raises(PfedulError, match="give --method retrain, or another") as refusal:
+            federation.forget(TARGET)
+        assert "--correction" not in str(refusal.value)
 
 
 def test_without_a_fisher_record_scores_are_shares_of_the_contributions(tmp_path):
@@ -155,8 +194,10 @@ def test_without_a_fisher_record_scores_are_shares_of_the_contributions(tmp_path
 def test_an_earlier_removal_of_another_kind_is_said(opened):
     run = opened()
     run.forget("c3", correction="paper")
-    with pytest.raises(PfedulError, match="was deleted with an earlier request"):
+    with pytest.raises(PfedulError, match="was deleted with an earlier request") as refusal:
         run.forget(TARGET, **EXCLUDE)
+    assert "train on to build a new one, or give --method retrain, " in str(refusal.value)
+    assert "--correction paper" in str(refusal.value)
     run.train(run.rounds + 1)
     notes = run.forget(TARGET, **EXCLUDE).notes
     assert any(f"after round {run.rounds - 1}" in note for note in notes)

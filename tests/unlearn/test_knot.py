@@ -279,13 +279,13 @@ def test_knot_can_be_rehearsed_and_ends_with_the_same_hashes(personalization, tm
 
 
 def test_one_weight_by_hand(tmp_path, monkeypatch):
-    """Three clients of one sample: x = 1, 1 and 2, all of class 0, one step of 0.1 a round."""
+    """Three clients of one sample: x = 1, 3 and 2, all of class 0, one step of 0.1 a round."""
     forced(monkeypatch, a=1, b=1, c=2)
 
     def part(x):
         return torch.tensor([[float(x)]]), torch.tensor([0])
 
-    data = {name: (part(x), part(x)) for name, x in (("a", 1), ("b", 1), ("c", 2))}
+    data = {name: (part(x), part(x)) for name, x in (("a", 1), ("b", 3), ("c", 2))}
     chosen = {**QUICK, "personalization": "fedavg", "rounds": 1, "lr": 0.1, "momentum": 0.0}
     made = {"data": data, "model": OneWeight, **chosen, **CLUSTERED}
     with Federation.create(tmp_path / "run", **made) as federation:

@@ -13,6 +13,7 @@ from helpers.toys import client_data, tensor_digests, uneven_data
 from pfedul import Federation
 from pfedul.base import registry
 from pfedul.base.tensorfile import read_file
+from pfedul.errors import NothingChanged
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.methods.distillation.mimir import MimirOptions, fitted_prompts
@@ -53,9 +54,8 @@ def distance(before, after) -> float:
 def test_without_the_loss_of_forgetting_a_warm_student_stays_what_it_was(
     method, mode, runs, tmp_path
 ):
-    before, after, _ = forgotten(
-        runs["fedper"], tmp_path / "run", f"{method}:iterations=16,forget=0,mode={mode}"
-    )
+    spec = f"{method}:iterations=16,forget=0,mode={mode}"
+    before, after, _ = forgotten(runs["fedper"], tmp_path / "run", spec, allow_unchanged=True)
     assert distance(before, after) < 2e-6
     _, moved, _ = forgotten(runs["fedper"], tmp_path / "two", f"{method}:iterations=16,mode={mode}")
     assert distance(before, moved) > 2e-5
@@ -132,8 +132,9 @@ def test_gates_are_those_of_own_labels_and_own_head(runs):
 def test_where_features_are_nobodys_own_a_note_says_that_nothing_was_forgotten(
     personalization, runs, tmp_path
 ):
-    method = f"zerofu:{QUICK},condition=none"
-    before, after, outcome = forgotten(runs[personalization], tmp_path / "run", method)
+    spec = f"zerofu:{QUICK},condition=none"
+    run = runs[personalization]
+    before, after, outcome = forgotten(run, tmp_path / "run", spec, allow_unchanged=True)
     assert distance(before, after) < 1e-5
     assert any("nothing to forget by" in note for note in outcome.notes)
 
@@ -154,9 +155,28 @@ def test_equal_label_distributions_tell_nobody_apart(tmp_path):
     with deep(tmp_path / "run", rounds=2) as federation:
         federation.train()
         before = dict(federation.shared)
-        outcome = federation.forget(TARGET, method=f"zerofu:{QUICK}")
+        outcome = federation.forget(TARGET, method=f"zerofu:{QUICK}", allow_unchanged=True)
         assert distance(before, federation.shared) < 1e-5
     assert any("nothing to forget by" in note for note in outcome.notes)
+
+
+def test_what_changed_nothing_is_not_worked_out_again_once_that_is_allowed(tmp_path, monkeypatch):
+    asked = []
+
+    def watch(distil):
+        return lambda job, how, extra: asked.append(job.client) or distil(job, how, extra)
+
+    replace_work(monkeypatch, "distil", watch)
+    options = {"method": f"zerofu:{QUICK},mode=federated,rounds=1"}
+    with deep(tmp_path / "run", rounds=2) as federation:
+        federation.train()
+        with pytest.raises(NothingChanged, match="--allow-unchanged"):
+            federation.forget(TARGET, **options)
+        assert len(asked) == 3
+        outcome = federation.forget(TARGET, **options, allow_unchanged=True)
+    assert len(asked) == 3
+    assert outcome.rounds == 1
+    assert not any("begun with" in note for note in outcome.notes)
 
 
 @pytest.mark.parametrize("personalization", ["ditto", "fedbn"])

@@ -21,11 +21,12 @@ OTHERS = ("bob", "cat")
 ROUNDS = 3
 
 
-def body_after(run, method, *targets, **settings):
+def body_after(run, method, *targets, allow_unchanged=False, **settings):
     """The weight after forgetting (ann, if nobody is named), and the outcome."""
     with federation(run, rounds=ROUNDS, **settings) as made:
         made.train()
-        outcome = made.forget(*(targets or ("ann",)), method=method)
+        options = {"method": method, "allow_unchanged": allow_unchanged}
+        outcome = made.forget(*(targets or ("ann",)), **options)
         return made.shared["body.weight"].item(), outcome
 
 
@@ -180,7 +181,7 @@ def test_a_second_request_replays_without_both(tmp_path):
     """The others' norms stay: after ann and bob only cat's own path is left."""
     with federation(tmp_path / "run", rounds=ROUNDS) as made:
         made.train()
-        made.forget("ann", method="none")
+        made.forget("ann", method="none", allow_unchanged=True)
         made.forget("bob", method="federaser:interval=9")
         found = made.shared["body.weight"].item()
     assert found == pytest.approx(Pencil(ROUNDS).uploads[0]["cat"], rel=1e-6)
@@ -301,7 +302,8 @@ def test_sifu_goes_back_to_where_the_bound_says_and_trains_on_without_the_target
     bound = (_psi("ann", back_to) + _psi("ann", back_to + 1)) / 2 if back_to < ROUNDS else 99.0
     method = "sifu" if rounds is None else f"sifu:rounds={rounds}"
     settings = {"psi_sigma": SIGMA, "psi_epsilon": _epsilon(bound)}
-    found, outcome = body_after(tmp_path / "run", method, **settings)
+    stays = back_to == ROUNDS and rounds == 0
+    found, outcome = body_after(tmp_path / "run", method, allow_unchanged=stays, **settings)
     pencil = Pencil(ROUNDS)
     w, more = pencil.weights[back_to], max(1, ROUNDS - back_to) if rounds is None else rounds
     for _ in range(more):
@@ -451,7 +453,7 @@ def test_exclusion_of_a_client_that_was_not_in_the_last_round_changes_nothing(tm
         rows = made.store.ledger.rows("SELECT client FROM replies WHERE round = 4")
         absent = sorted(set(made.clients) - {row["client"] for row in rows})[0]
         before = {name: tensor.clone() for name, tensor in made.shared.items()}
-        outcome = made.forget(absent, method="exclusion")
+        outcome = made.forget(absent, method="exclusion", allow_unchanged=True)
         for name, tensor in before.items():
             torch.testing.assert_close(made.shared[name], tensor)
     assert outcome.notes == (f"{absent}: did not take part in the last round",)
@@ -472,7 +474,7 @@ def test_where_only_the_target_was_in_the_last_round_nothing_can_be_left_out(tmp
 def test_a_record_that_went_with_an_earlier_request_is_built_anew_by_training(method, tmp_path):
     run = trained(tmp_path / "run", record="all")
     with deep_again(run) as made:
-        made.forget(TARGET, method="none")
+        made.forget(TARGET, method="none", allow_unchanged=True)
         with pytest.raises(PfedulError, match=r"was erased with an earlier request; train on"):
             made.forget("c0", method=method)
         made.train(5)
@@ -483,7 +485,7 @@ def test_a_record_that_went_with_an_earlier_request_is_built_anew_by_training(me
 
 def test_federaser_cannot_do_without_the_first_round(tmp_path):
     with deep_again(trained(tmp_path / "run", record="all")) as made:
-        made.forget(TARGET, method="none", forget_records="all")
+        made.forget(TARGET, method="none", allow_unchanged=True, forget_records="all")
         made.train(5)
         with pytest.raises(PfedulError, match="replays training from round 1; choose another"):
             made.forget("c0", method="federaser")

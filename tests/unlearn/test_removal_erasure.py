@@ -106,6 +106,7 @@ def test_no_byte_of_the_target_is_left(name, runs, tmp_path):
     "options",
     [
         {"no_recalibration": True},
+        {"correction": "paper"},
         {"correction": "reset", "layers": "all"},
         {"correction": "trust-region", "repair_rounds": 1},
         {"forget_records": "all"},
@@ -122,7 +123,7 @@ def test_whatever_the_options_no_byte_of_the_target_is_left(options, runs, tmp_p
     assert no_open_ends(run)
 
 
-OWN = ["fisher", "norms", "norms-first", "uploads", "sums", "psi"]
+OWN = ["fisher", "contributions", "norms", "norms-first", "uploads", "sums", "psi"]
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -131,7 +132,7 @@ def test_the_search_finds_the_targets_file_of_every_record(kind, runs, tmp_path)
     found = windows(raw(run / f"records/{kind}/{TARGET}.safetensors")) & tensor_markers(run)
     assert found
     with deep_again(run) as federation:
-        federation.forget(TARGET, method="none")
+        federation.forget(TARGET, method="none", allow_unchanged=True)
     assert left(run, found) == []
 
 
@@ -146,7 +147,7 @@ def test_records_of_the_path_of_the_old_model_go_whatever_the_method(method, run
     assert len(_files(run, "psi-models")) == 2
     assert len(left(run, stale)) == len(stale) > 100
     with deep_again(run) as federation:
-        federation.forget(TARGET, method=method)
+        federation.forget(TARGET, method=method, allow_unchanged=method == "none")
     assert left(run, stale) == []
     for kind in ("uploads", "sums", "psi", "psi-models"):
         assert not (run / "records" / kind).exists()
@@ -304,7 +305,7 @@ def test_notes_of_a_method_do_not_name_a_client_that_is_forgotten_later(
         assert away == "1 client away, and left out by the method"
         assert refused.startswith("replies of 1 client were refused")
         for later in ("c2", "c3"):
-            federation.forget(later, method="none")
+            federation.forget(later, method="none", allow_unchanged=True)
         row = federation.store.ledger.rows("SELECT * FROM requests WHERE request = 1")[0]
     assert not {"c2", "c3"} & set(re.findall(r"\bc\d\b", row["outcome"]))
 

@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.scripts import run_script
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.status import read_status
@@ -44,10 +43,7 @@ def kill(run: Path, how: str, times: int, options: dict) -> list[Path]:
     """The copies of the run, each as a kill left it."""
     tests = Path(__file__).parent.parent
     script = str(tests / "helpers" / "forgetting_kill.py")
-    command = [sys.executable, script, str(run), how, str(times), json.dumps(options)]
-    # It imports what is tested here, wherever that was found, and no installed copy of it.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = run_script(script, run, how, str(times), json.dumps(options))
     assert done.returncode == 0, done.stderr
     ends = done.stdout.splitlines()
     assert set(ends) <= {"killed", "exit 0"}, done.stderr

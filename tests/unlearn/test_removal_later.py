@@ -12,6 +12,7 @@ from pfedul.base.tensorfile import read_file
 from pfedul.status import read_status
 
 STRONG = {"correction": "trust-region:clip=0.3"}
+PAPER = {"correction": "paper"}
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +204,7 @@ def test_files_that_are_deleted_with_all_records_are_counted_once(run):
 def test_noise_on_the_fisher_as_it_is_read_changes_the_plan_the_same_way_each_time(start):
     with deep_again(start) as federation:
         plain, one, two = (
-            federation.plan(TARGET, fisher_noise=noise, layers="all").as_json()
+            federation.plan(TARGET, **PAPER, fisher_noise=noise, layers="all").as_json()
             for noise in (0.0, 1.0, 1.0)
         )
     assert json.dumps(one) == json.dumps(two)

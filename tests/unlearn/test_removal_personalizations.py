@@ -60,7 +60,8 @@ def test_the_list_of_personalisations_is_the_papers_and_fedavg():
 def test_the_files_of_the_target_are_gone_and_no_others(name, runs, forgotten):
     copy, _ = forgotten(name)
     before, after = (set(tensor_digests(run)) for run in (runs[name], copy))
-    theirs = {f"clients/{TARGET}/personal.safetensors", f"records/fisher/{TARGET}.safetensors"}
+    records = {f"records/{kind}/{TARGET}.safetensors" for kind in ("fisher", "contributions")}
+    theirs = {f"clients/{TARGET}/personal.safetensors", *records}
     assert before - after == before & theirs
     assert after <= before
     assert not (copy / "clients" / TARGET).exists()
@@ -167,6 +168,8 @@ def test_the_outcome_says_what_was_done(name, runs, tmp_path):
         outcome = federation.forget(TARGET, **STRONG)
     files = [f"clients/{TARGET}/personal.safetensors", f"records/fisher/{TARGET}.safetensors"]
     there = [run / file for file in files if (run / file).exists()]
+    there += (run / "records").glob("contributions*/*")  # this correction ends that record
+    there += (run / "records").glob("contributions*.safetensors")
     assert outcome.request == 1
     assert outcome.targets == (TARGET,)
     sizes = sum(file.stat().st_size for file in there)

@@ -9,7 +9,7 @@ from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
 from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
-from pfedul.errors import MethodFailed
+from pfedul.errors import MethodFailed, NothingChanged
 from pfedul.unlearn.pfedul.scores import layer_scores
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -104,18 +104,22 @@ def test_the_paper_divides_updates_by_the_learning_rate_and_scores_do_not_care(r
 
 
 def test_nothing_stands_out_in_a_single_layer(tmp_path):
+    options = {"correction": "paper", "no_recalibration": True}
     with create(tmp_path / "run", rounds=1) as federation:
         federation.train()
         before = tensor_digests(tmp_path / "run")
-        outcome = federation.forget("c1", no_recalibration=True)
-    assert outcome.notes == ("no layer stands out: nothing is corrected",)
+        with pytest.raises(NothingChanged, match="of 1 shared layer none was chosen"):
+            federation.forget("c1", **options)
+        outcome = federation.forget("c1", **options, allow_unchanged=True)
+    assert outcome.notes[0] == "no layer stands out: nothing is corrected"
     assert outcome.shared_sha256_before == outcome.shared_sha256_after
     assert tensor_digests(tmp_path / "run")["shared.safetensors"] == before["shared.safetensors"]
 
 
 def test_at_least_so_many_layers_are_chosen(run):
     with deep_again(run) as federation:
-        assert [len(federation.plan(TARGET, at_least=k).selected) for k in (0, 2, 3)] == [1, 2, 3]
+        plans = [federation.plan(TARGET, correction="paper", at_least=k) for k in (0, 2, 3)]
+    assert [len(plan.selected) for plan in plans] == [1, 2, 3]
 
 
 # Outcomes
@@ -140,12 +144,12 @@ def test_an_outcome_is_json_even_if_nobody_had_any_accuracy_before(tmp_path):
 
 def test_two_targets_at_once(run):
     with deep_again(run) as federation:
-        outcome = federation.forget("c0", "c2", **STRONG)
+        outcome = federation.forget("c0", "c2")
         assert federation.clients == ["c1", "c3"]
         assert federation.store.ledger.value("SELECT COUNT(*) FROM requests") == 1
         assert names_in(federation.store.ledger, "replies") == {"c1", "c3"}
     assert outcome.targets == ("c0", "c2")
-    assert outcome.erased["files"] == 4
+    assert outcome.erased["files"] == 6
     files = set(tensor_digests(run))
     assert not {file for file in files if "c0" in file or "c2" in file}
 
@@ -159,7 +163,7 @@ def test_one_after_another_the_pool_shrinks(run):
     with deep_again(run) as federation:
         layers = federation.bench.split.layers
         federation.forget("c0", **STRONG)
-        scores = [row.score for row in federation.plan("c2").layers]
+        scores = [row.score for row in federation.plan("c2", **STRONG).layers]
         assert sorted(federation.scores()) == ["c1", "c2", "c3"]
         federation.forget("c2", **STRONG)
         assert federation.clients == ["c1", "c3"]
@@ -278,11 +282,13 @@ def bystander(federation):
     return federation.store.ledger.rows(sql)[0]["client"]
 
 
-def test_a_target_that_never_took_part_is_erased_and_nothing_corrected(tmp_path):
-    run = trained(tmp_path / "run", rounds=1, participation=0.5)
+@pytest.mark.parametrize("options", [{}, {"layers": "all", **STRONG}], ids=["default", "strong"])
+def test_a_target_that_never_took_part_is_erased_and_nothing_corrected(options, tmp_path):
+    record = "fisher" if options else "fisher+contributions"
+    run = trained(tmp_path / "run", rounds=1, participation=0.5, record=record)
     with deep_again(run) as federation:
         target = bystander(federation)
-        outcome = federation.forget(target, layers="all", **STRONG)
+        outcome = federation.forget(target, **options)
         assert target not in federation.clients
     assert "nothing is corrected" in outcome.notes[0]
     assert outcome.plan["target"] == [target]
@@ -316,7 +322,9 @@ def test_all_who_have_a_record_can_be_forgotten_while_others_remain(tmp_path):
     with deep_again(run) as federation:
         active = sorted(names_in(federation.store.ledger, "replies"))
         assert len(active) == 2
-        federation.forget(*active)
+        with pytest.raises(NothingChanged, match=r"trained again\..* another method \(--method"):
+            federation.forget(*active)
+        federation.forget(*active, correction="paper", allow_unchanged=True)
         assert len(federation.clients) == 2
     assert not list((run / "records").rglob("*.safetensors"))
 
@@ -341,6 +349,6 @@ def test_a_request_that_was_begun_with_another_method_says_so(run):
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
             federation.forget(TARGET, method="ga-naive:rounds=2", on_stage=interrupt)
-        outcome = federation.forget(TARGET, method="none")
+        outcome = federation.forget(TARGET, method="none", allow_unchanged=True)
     assert "begun with method ga-naive" in outcome.notes[0]
     assert "abandoned" in outcome.notes[0]

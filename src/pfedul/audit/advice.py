@@ -55,7 +55,7 @@ def _gentler(rehearsal: Rehearsal) -> ForgetOptions:
 def _stronger(rehearsal: Rehearsal) -> ForgetOptions:
     """Full exclusion without a teacher that knew the targets; after that only retraining."""
     options, plain = rehearsal.options, ForgetOptions(seed=rehearsal.options.seed)
-    taught = options.repairs > 0 and options.repair == DISTIL
+    taught = options.repairs > 0 and options.repair_kind == DISTIL
     recorded = "contributions" in rehearsal.run.settings.records
     if not recorded or (options.excludes and not taught):
         return replace(plain, method="retrain")

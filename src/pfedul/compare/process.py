@@ -18,7 +18,7 @@ from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.compare.cells import CellResult
 from pfedul.engine import available_cores
-from pfedul.engine.child import Child, start_child
+from pfedul.engine.child import Child, fork_child
 from pfedul.protocol import OnStage
 from pfedul.settings import Settings
 from pfedul.unlearn.options import ForgetOptions
@@ -123,7 +123,7 @@ def in_process(children: Children, task: CellTask, on_stage: OnStage) -> CellRes
 @contextmanager
 def child_of(children: Children, task: CellTask, log: IO[bytes]) -> Iterator[Child]:
     """A process at work on the task, one of the children while it lives."""
-    child = start_child("pfedul.compare.worker", output=log)
+    child = fork_child("pfedul.compare.worker", output=log)
     children.add(child)
     try:
         with suppress(OSError):  # it has died; its exit code says so

@@ -1,7 +1,6 @@
 """The process of a cell: forgets in a branch of the run, audits that, sends the result.
 
-Started as `python -m pfedul.compare.worker`. Killed, it leaves a branch from which the same task
-resumes.
+Killed, it leaves a branch from which the same task resumes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Child processes, started with `python -m`, that end when the process that started them ends.
+"""Child processes that end when the process that started them ends.
 
-They never import the user's main script, so scripts need no `__main__` guard.
+They are started with `python -m` or forked by a server that was: they never import the user's main
+script, so scripts need no `__main__` guard.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import IO
 
 import torch
 
+from pfedul.engine.forking import Forked, Surroundings, fork
+
 
 @dataclass(frozen=True, eq=False)
 class Child:
@@ -28,7 +31,7 @@ class Child:
     ends, and the child then ends at once, even in the middle of a task.
     """
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     line: Connection
     lifeline: IO[bytes]
 
@@ -53,27 +56,53 @@ def start_child(
 
     `output` takes what it prints; `variables` are added to its environment.
     """
+
+    def start(descriptors: list[int]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *map(str, descriptors)],
+            pass_fds=descriptors,
+            env={**environment_for(_path()), **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+
+    return _tied(start, inherited)
+
+
+def fork_child(
+    module: str, inherited: Sequence[int] = (), output: IO[bytes] | None = None
+) -> Child:
+    """The same, at once: forked by a server that has imported torch, where forks are safe."""
+    if sys.platform != "linux":
+        return start_child(module, inherited, output)
+    own_output = [] if output is None else [output.fileno()]
+    path = _path()
+    surroundings = Surroundings(environment_for(path), path, os.getcwd(), bool(own_output))
+    return _tied(lambda given: fork(module, own_output + given, surroundings), inherited)
+
+
+def _tied(
+    start: Callable[[list[int]], subprocess.Popen[bytes] | Forked], inherited: Sequence[int]
+) -> Child:
+    """The child that `start` makes, given the descriptors of its line, its lifeline and others."""
     ours, theirs = socket.socketpair()
     alive, lifeline = os.pipe()
-    descriptors = [theirs.fileno(), alive, *inherited]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *map(str, descriptors)],
-        pass_fds=descriptors,
-        env={**_environment(), **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-    )
+    process = start([theirs.fileno(), alive, *inherited])
     theirs.close()
     os.close(alive)
     return Child(process, Connection(ours.detach()), os.fdopen(lifeline, "wb"))
 
 
-def _environment() -> dict[str, str]:
-    """Children import what this process can import, and start no threads of their own."""
+def environment_for(path: Sequence[str]) -> dict[str, str]:
+    """Children import what is found on the path, and start no threads of their own."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    path = [folder or str(Path.cwd()) for folder in sys.path]
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _path() -> list[str]:
+    """Where this process finds modules, also for one in another folder."""
+    return [folder or str(Path.cwd()) for folder in sys.path]
 
 
 def as_child(end: Callable[[], object] = lambda: os._exit(1)) -> tuple[Connection, list[int]]:

@@ -18,7 +18,7 @@ import torch
 
 from pfedul.base.registry import registered_entries, restore_entries
 from pfedul.base.tensors import Tensors
-from pfedul.engine.child import Child, start_child
+from pfedul.engine.child import Child, fork_child
 from pfedul.engine.messages import Failure, Setup, WorkerOrder, detach_data, open_answer
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.errors import PfedulError, TransientError
@@ -137,7 +137,7 @@ class ProcessesEngine:
     def _start_worker(self) -> Worker:
         buffers = [SharedBuffer() for _ in range(BUFFERS_PER_WORKER)]
         inherited = [buffer.descriptor for buffer in (self._data, self._shared, *buffers)]
-        worker = Worker(start_child("pfedul.engine.worker", inherited), buffers)
+        worker = Worker(fork_child("pfedul.engine.worker", inherited), buffers)
         with suppress(OSError):  # it died at once; its first order will find out
             worker.child.line.send(self._setup)
         return worker

@@ -1,6 +1,6 @@
 """A worker process: waits for orders, does them for one client at a time, answers.
 
-Started by the `processes` engine as `python -m pfedul.engine.worker`.
+The `processes` engine starts it.
 """
 
 from __future__ import annotations

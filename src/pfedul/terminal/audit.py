@@ -59,8 +59,6 @@ def print_audit(evidence: Json, next_command: str) -> None:
     verdict = evidence["verdict"]
     line(f"Verdict: {verdict['verdict']}")
     line(verdict["sentence"])
-    if evidence["oracles"] and evidence["removed"] is not None:
-        line(f"Of what could be seen beyond retraining, {_share(evidence['removed'])} is gone.")
     print_tests(evidence)
     if evidence["controls"]:
         table("controls", [_control(row) for row in evidence["controls"]])

@@ -13,6 +13,7 @@ from pfedul.unlearn.context import Context
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.pfedul.method import why_no_record
 
 
 def check_targets(run: Run, targets: Sequence[str]) -> None:
@@ -99,6 +100,8 @@ def context_for_check(run: Run, targets: Sequence[str], options: ForgetOptions) 
 
 def _check_records(run: Run, method: Method, records: Sequence[str]) -> None:
     missing = [name for name in records if name not in run.settings.records]
+    if missing and method.does.plans:
+        raise PfedulError(why_no_record(run, missing[0]))
     if missing:
         raise PfedulError(
             f"This run keeps no {RECORDS[missing[0]].title} record, which the method "

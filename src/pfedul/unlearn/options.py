@@ -14,7 +14,7 @@ from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction
 from pfedul.unlearn.pfedul.result import PlanOptions
-from pfedul.unlearn.repair import DISTIL, KINDS
+from pfedul.unlearn.repair import DISTIL, KINDS, ORDINARY
 
 PAPERS_EPOCHS = 2
 """E_r of the paper."""
@@ -82,9 +82,10 @@ class ForgetOptions:
         f"{USUAL_ROUNDS} after the correction 'exclude', else none.",
         at_least=0,
     )
-    repair: str = option(
-        "ordinary",
-        "'distil': repair rounds also learn from each client's own old model.",
+    repair: str | None = option(
+        None,
+        "'distil': repair rounds also learn from each client's own old model; 'ordinary': from its "
+        "data alone. 'distil' unless the method starts over.",
         choices=KINDS,
     )
     allow_unchanged: bool = option(
@@ -107,7 +108,7 @@ class ForgetOptions:
             self._refuse_plan_options()
         if self.recalibrate and self.no_recalibration:
             raise PfedulError("Give one of --recalibrate and --no-recalibration, not both.")
-        if self.repair == DISTIL and self.repairs and self.entry.does.starts_over:
+        if self.repair_kind == DISTIL and self.repairs and self.entry.does.starts_over:
             raise PfedulError(
                 f"The method '{self.entry.name}' starts over, so the clients' old models must not "
                 "teach the new one; use --repair ordinary."
@@ -151,6 +152,11 @@ class ForgetOptions:
         if self.repair_rounds is not None:
             return self.repair_rounds
         return USUAL_ROUNDS if self._reads_contributions else 0
+
+    @property
+    def repair_kind(self) -> str:
+        """How they learn; a model that starts over must not learn from the old ones."""
+        return self.repair or (ORDINARY if self.entry.does.starts_over else DISTIL)
 
     @property
     def _reads_contributions(self) -> bool:
@@ -216,12 +222,20 @@ class ForgetOptions:
 
         Options of the plan are left out if the method makes none.
         """
-        settled = {"recalibration_epochs": self._epochs, "repair_rounds": self.repairs}
+        settled = {
+            "recalibration_epochs": self._epochs,
+            "repair_rounds": self.repairs,
+            "repair": self.repair_kind,
+        }
         values = {**asdict(self), **settled}
         if not self.entry.does.plans:
             return {key: value for key, value in values.items() if key not in OF_PFEDUL}
         values = {key: value for key, value in values.items() if key not in SHORTCUTS}
         return {**values, "correction": self.correction_spec()}
+
+    def decisive(self) -> dict[str, Any]:
+        """Of `as_json`, what decides the result: a permission to go on does not."""
+        return {key: value for key, value in self.as_json().items() if key != "allow_unchanged"}
 
 
 def options_of(request: Request) -> ForgetOptions:
@@ -235,7 +249,7 @@ def changed_options(request: Request | None, options: ForgetOptions) -> tuple[st
         return ()
     before = request.options
     changed = [
-        name for name, value in options.as_json().items() if before.get(name, value) != value
+        name for name, value in options.decisive().items() if before.get(name, value) != value
     ]
     words = ", ".join(f"{name} {before[name]}" for name in changed)
     return (f"the request was begun with {words}; that was abandoned",) if changed else ()

@@ -34,16 +34,17 @@ def recalibrate(
     clients: Sequence[str],
     corrected: Tensors,
     request: int,
+    stale: bool,
 ) -> Recalibrated:
     """One broadcast, then local work; new personal parts are staged. Nothing, if not asked for.
 
-    Shared normalisation statistics that the correction made stale come first, as the mean of
-    what the clients estimate again: personal parts must be fitted to what they will be used with.
+    Shared normalisation statistics that the removal made stale come first, as the mean of what
+    the clients estimate again: personal parts must be fitted to what they will be used with.
     """
     run, result, how = stages.run, Recalibrated(corrected), options.recalibration()
     if how is None:
         return result
-    if options.resets_statistics:
+    if stale and options.resets_statistics:
         result.shared = _with_statistics(stages, clients, corrected, request)
     task = Task("recalibrate", request, recalibration=how, measured=True, seed=options.seed)
     measuring = Measuring()

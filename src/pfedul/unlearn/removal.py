@@ -36,7 +36,7 @@ from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
 from pfedul.unlearn.repair import REPAIR, Repair
 from pfedul.unlearn.stage import Stages
-from pfedul.unlearn.unchanged import refuse_unchanged
+from pfedul.unlearn.unchanged import refuse_unchanged, took_part
 from pfedul.unlearn.witness import Examine, Watch
 
 
@@ -120,7 +120,8 @@ def _remove(removal: Removal) -> None:
     _stage_result(run, result)
     repair, repaired = _repair(removal, ctx, result.shared)
     refuse_unchanged(run, removal.targets, removal.options, result, repaired)
-    recalibrated = recalibrate(stages, removal.options, removal.present, repaired, number)
+    stale = took_part(run, removal.targets) or not same_tensors(repaired, run.shared)
+    recalibrated = recalibrate(stages, removal.options, removal.present, repaired, number, stale)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
@@ -196,7 +197,7 @@ def _key(removal: Removal) -> str:
     not used.
     """
     decides = [
-        *(removal.request.number, removal.targets, removal.options.as_json()),
+        *(removal.request.number, removal.targets, removal.options.decisive()),
         sorted(removal.away),
         str(digest_of(removal.run.store.ledger, SHARED_FILE)),
     ]
@@ -225,7 +226,7 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
     untouched = options.repair_rounds is None and same_tensors(shared, removal.run.shared)
-    repair = Repair(own, 0 if untouched else options.repairs, options.repair, recorded)
+    repair = Repair(own, 0 if untouched else options.repairs, options.repair_kind, recorded)
     if not repair.rounds:
         return repair, shared
     with one_thread():

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.base.text import counted
+from pfedul.errors import TransientError
 from pfedul.protocol import Reply
 from pfedul.records.base import changes, int_tensor
 from pfedul.server.mean import StreamingMean
@@ -43,7 +44,12 @@ class Repair:
 
     def repaired(self, start: Tensors) -> Tensors:
         """The shared tensors after all rounds."""
-        return self.ctx.steps(REPAIR, self.rounds, start, self._round)
+        try:
+            return self.ctx.steps(REPAIR, self.rounds, start, self._round)
+        except TransientError as error:
+            raise TransientError(
+                f"{error} Ask again when they answer, or leave repair out: --repair-rounds 0."
+            ) from error
 
     def _round(self, number: int, before: Tensors) -> Tensors:
         """One round of every cluster; files of an interrupted attempt at it are deleted."""

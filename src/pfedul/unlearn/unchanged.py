@@ -17,13 +17,24 @@ def refuse_unchanged(
     run: Run, targets: Sequence[str], options: ForgetOptions, result: Result, shared: Tensors
 ) -> None:
     """Raise if nothing changed; a target that took part in no round is in none of the tensors."""
-    took_part = any(first_round_of(run.store.ledger, target) is not None for target in targets)
-    if took_part and same_tensors(shared, run.shared) and not options.allow_unchanged:
+    unchanged = took_part(run, targets) and same_tensors(shared, run.shared)
+    if unchanged and not options.allow_unchanged:
         raise NothingChanged(
             f"Nothing would be corrected: {_reason(options, result)}. The request is pending; give "
-            "another correction or method (--correction exclude, --method retrain), or "
+            f"another {_another(options)}, or "
             "--allow-unchanged to erase what belongs to the client and nothing more."
         )
+
+
+def took_part(run: Run, targets: Sequence[str]) -> bool:
+    """Whether any of these clients took part in a round."""
+    return any(first_round_of(run.store.ledger, target) is not None for target in targets)
+
+
+def _another(options: ForgetOptions) -> str:
+    if options.excludes:
+        return "method (--method retrain)"
+    return "correction or method (--correction exclude, --method retrain)"
 
 
 def _reason(options: ForgetOptions, result: Result) -> str:

@@ -38,6 +38,7 @@ from pfedul.audit.judge.leaks import NO_LEAK, Draw, Leak, holm, mean_leak, share
 from pfedul.audit.judge.paired_test import MATERIAL_SHARE
 from pfedul.audit.judge.rules import (
     FORGOTTEN,
+    MOST_LEFT,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     NOTABLE_LEAK,
@@ -46,8 +47,6 @@ from pfedul.audit.judge.rules import (
     PARTLY,
 )
 
-MOST_LEFT = 1 / 2
-"""Of a leak, at the upper end of the interval of what is left."""
 SMALL_LEAK = 0.05
 """In AUC; what is left of a surface's leak may be that much, whatever the share."""
 

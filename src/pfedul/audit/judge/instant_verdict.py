@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pfedul.audit.attacks import ATTACKS
+from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import Interval
 from pfedul.audit.attacks.roc import AUC
-from pfedul.audit.judge.instant import MOST_LEFT, Instant, Row, gone
+from pfedul.audit.judge.instant import Instant, Row, gone
 from pfedul.audit.judge.leaks import NO_LEAK, REACH, Leak
+from pfedul.audit.judge.references import REMOVED
 from pfedul.audit.judge.rules import (
     FORGOTTEN,
     NOT_ENOUGH,
@@ -19,7 +21,7 @@ from pfedul.audit.judge.rules import (
     PARTLY,
     Verdict,
 )
-from pfedul.audit.judge.verdict import SURFACES
+from pfedul.audit.judge.verdict import LESS_LEFT, SURFACES, seen_and_gone, share
 
 MEANINGS: Mapping[str, str] = {
     "leak": "a leak",
@@ -67,22 +69,12 @@ def unjudged(why: str, needed: str = "") -> Verdict:
     return Verdict(NOT_ENOUGH, why, needed=(needed,) if needed else ())
 
 
-def share(figure: tuple[float, Interval]) -> str:
-    """A share with its interval.
-
-    >>> share((0.97, (0.781, 1.13)))
-    '97 % (78 % to 113 %)'
-    """
-    value, (low, high) = figure
-    return f"{100 * value:.0f} % ({100 * low:.0f} % to {100 * high:.0f} %)"
-
-
 def _sentence(found: Instant, verdict: str, target: str) -> str:
     row = found.strongest
     through = f"through {SURFACES[row.surface]} AUC {row.before.auc:.2f} before, {_auc(row.after)}"
     words = [f"{_OPENINGS[verdict].format(whose=target)}: {through} after."]
     if found.removed is not None:
-        words.append(f"Of what could be seen, {share(found.removed)} is gone.")
+        words.append(seen_and_gone(Estimate(REMOVED, *found.removed)))
     words.append(f"A leak below {found.smallest_visible:.2f} in AUC might not have been seen.")
     return " ".join(words)
 
@@ -93,7 +85,7 @@ def _auc(leak: Leak) -> str:
 
 
 def _reason(row: Row) -> str:
-    left = "" if row.left is None else f" Gone: {share(gone(row.left))}."
+    left = "" if row.left is None else f" Gone: {share(Estimate(REMOVED, *gone(row.left)))}."
     return (
         f"Through {SURFACES[row.surface]}, {ATTACKS[row.attack].title}: AUC {_auc(row.before)} "
         f"before, {_auc(row.after)} after (p = {min(row.p.after, row.p.below):.3f}, corrected for "
@@ -107,7 +99,7 @@ def _needed(found: Instant, target: str) -> Iterator[str]:
         f"{found.samples_factor} times as many."
     )
     if found.leaked:
-        yield f"Less than {100 * MOST_LEFT:.0f} % of the leak left, at the end of its interval."
+        yield LESS_LEFT
     yield "Or oracles to compare with: pfedul rehearse --level standard."
 
 

@@ -33,57 +33,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from statistics import NormalDist
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from pfedul.audit.attacks.arrays import Array, finite, same_samples
+from pfedul.audit.attacks.arrays import same_samples
 from pfedul.audit.attacks.base import Estimate, Metric
-from pfedul.audit.attacks.intervals import freedom_of_sum, ratio_interval, student_quantile
-from pfedul.audit.attacks.roc import AUC, share_below
+from pfedul.audit.attacks.intervals import student_quantile
+from pfedul.audit.attacks.roc import AUC
+from pfedul.audit.judge.placements import Placed, Scores, mean_placed, placed
+from pfedul.audit.judge.references import References, figure, quantile
 from pfedul.errors import PfedulError
 
-DIFFERENCE = Metric("difference in AUC", best=0.0, low=-1.0)
-"""AUC of a model minus the mean AUC of the oracles, on the same samples."""
 REDUCTION = Metric("reduction of AUC", best=1.0, higher_is_better=True, low=-1.0)
 """AUC of the untouched model minus that of the candidate, on the same samples."""
-REMOVED = Metric("share of the leak removed", best=1.0, higher_is_better=True, low=-math.inf)
-"""Of what the untouched model gives away beyond the oracles."""
 
-GUESSED_BETWEEN = 0.02
-"""Standard deviation of AUC from one retraining to the next, before any was seen."""
-WEIGHT_OF_GUESS = 2
-"""In oracles."""
 MATERIAL_SHARE = 0.1
 """Of the leak: less than this is not called a reduction; one more round moves it as much."""
 
-_ERROR_RATE = 0.05
-_POWER = 0.8
 _ROUNDING = 1e-9  # differences of equal AUCs are 1e-17, not 0
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """Suspicion of membership under one model, higher = more like a member.
+class Compared:
+    """The models of one test, sample by sample: tests that share samples can be averaged."""
 
-    A view is one model through which the attacker looks (a remaining client's); a fold
-    is one choice of reference models (RMIA), otherwise there is one. All models that are
-    compared have the same samples and views; folds may differ in number.
-    """
-
-    members: Array
-    nonmembers: Array
-
-    def __post_init__(self) -> None:
-        for name in ("members", "nonmembers"):
-            values = finite(f"scores of {name}", getattr(self, name), axes=3)
-            object.__setattr__(self, name, values)
-            if values.shape[2] < 2:
-                raise PfedulError(f"A comparison needs two {name} or more, to know its error.")
-        if self.members.shape[:2] != self.nonmembers.shape[:2]:
-            raise PfedulError("Members and non-members must be scored in the same folds and views.")
+    candidate: Placed
+    untouched: Placed
+    oracles: tuple[Placed, ...]
 
 
 @dataclass(frozen=True)
@@ -105,6 +80,14 @@ class PairedTest:
     smallest_visible: float
     finding: str
     removed: Estimate | None = None
+    compared: Compared | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def leaked(self) -> bool:
+        """Was there something to forget: does the untouched model stand out from the oracles?"""
+        return self.untouched_difference is not None and _stands_out(
+            self.untouched_difference, self.spread
+        )
 
 
 def paired_test(
@@ -122,9 +105,9 @@ def paired_test(
     single oracle only the guess is known of the spread of retraining.
     """
     _check(candidate, oracles, untouched, tests)
-    references = _References(tuple(_placed(scores, worst) for scores in oracles), tests)
-    ours = _placed(candidate, worst)
-    before = None if untouched is None else _placed(untouched, worst)
+    references = References(tuple(placed(scores, worst) for scores in oracles), tests)
+    ours = placed(candidate, worst)
+    before = None if untouched is None else placed(untouched, worst)
     difference = references.difference(ours)
     start = None if before is None else references.difference(before)
     reduction = None if before is None else _reduction(before - ours, tests)
@@ -139,118 +122,32 @@ def paired_test(
         smallest_visible=references.smallest_visible(ours),
         finding=_finding(_auc(ours), difference, start, reduction, references.spread),
         removed=None if before is None else references.removed(ours, before),
+        compared=None if before is None else Compared(ours, before, references.oracles),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Placed:
-    """Placements of members and non-members; both have the AUC as their mean."""
-
-    members: Array
-    nonmembers: Array
-
-    def __sub__(self, other: _Placed) -> _Placed:
-        return _Placed(self.members - other.members, self.nonmembers - other.nonmembers)
-
-    @property
-    def value(self) -> float:
-        return float(self.members.mean())
-
-    @property
-    def variance(self) -> float:
-        groups = (self.members, self.nonmembers)
-        return float(sum(group.var(ddof=1) / len(group) for group in groups))
-
-
-@dataclass(frozen=True, eq=False)
-class _References:
-    """The oracles, and what follows from them."""
-
-    oracles: tuple[_Placed, ...]
-    tests: int
-
-    @cached_property
-    def mean(self) -> _Placed:
-        return _mean(self.oracles)
-
-    @cached_property
-    def spread(self) -> float:
-        """An oracle's distance from the mean of the others is N / (N - 1) of that from all."""
-        count = len(self.oracles)
-        if count == 1:
-            return 0.0
-        return max(abs((oracle - self.mean).value) for oracle in self.oracles) * count / (count - 1)
-
-    @cached_property
-    def between(self) -> float:
-        """Variance from one retraining to the next, beyond sampling, moderated by the guess."""
-        away = [oracle - self.mean for oracle in self.oracles]
-        # both sums have N - 1 degrees of freedom: a mean was subtracted
-        excess = sum(one.value**2 for one in away) - sum(one.variance for one in away)
-        return (WEIGHT_OF_GUESS * GUESSED_BETWEEN**2 + max(0.0, excess)) / self.freedom
-
-    @property
-    def freedom(self) -> int:
-        return len(self.oracles) - 1 + WEIGHT_OF_GUESS
-
-    def errors(self, model: _Placed) -> tuple[float, float]:
-        """Standard error of the difference from the oracles, and its reach in such errors."""
-        between = (1 + 1 / len(self.oracles)) * self.between
-        parts = ((model - self.mean).variance, between)
-        freedom = freedom_of_sum(parts, (math.inf, self.freedom))
-        return math.sqrt(sum(parts)), student_quantile(_quantile(self.tests), freedom)
-
-    def difference(self, model: _Placed) -> Estimate:
-        error, reach = self.errors(model)
-        return _figure(DIFFERENCE, (model - self.mean).value, reach * error)
-
-    def removed(self, model: _Placed, before: _Placed) -> Estimate | None:
-        """The share of the leak before that is gone, with Fieller's interval at 95 %."""
-        now, then, own = model - self.mean, before - self.mean, self.between / len(self.oracles)
-        sampling = (now.variance, then.variance)
-        both = (sum(sampling) - (now - then).variance) / 2 + own
-        freedom = freedom_of_sum((sampling[0], self.between), (math.inf, self.freedom))
-        left = ratio_interval(
-            now.value,
-            then.value,
-            (sampling[0] + self.between + own, sampling[1] + self.between + own),
-            both,
-            student_quantile(_quantile(1), freedom),
-        )
-        if left is None:
-            return None
-        return Estimate(REMOVED, 1 - now.value / then.value, (1 - left[1], 1 - left[0]))
-
-    def smallest_visible(self, model: _Placed) -> float:
-        """To be accused a model must stand out from chance and from every oracle."""
-        error, reach = self.errors(model)
-        needed = max(self.spread, reach * error)
-        return min(1.0, needed + NormalDist().inv_cdf(_POWER) * error)
-
-
 def overall_removed(tests: Sequence[PairedTest]) -> Estimate | None:
-    """The share of the leak removed over all tests in which there was one; each by its leak.
+    """The share removed over all tests that saw a leak before, each by the size of its leak.
 
-    The ends are averaged with the same weights: as if the errors of all tests agreed, which is
-    rather too wide.
+    That is the share of their mean leak. Placements are averaged sample by sample, for each
+    model, so errors that tests have in common count fully and others cancel.
     """
-    found = [
-        (test.removed, test.untouched_difference.value)
-        for test in tests
-        if test.removed is not None and test.untouched_difference is not None
-    ]
+    found = [test.compared for test in tests if test.leaked and test.compared is not None]
     if not found:
         return None
-    total = sum(weight for _, weight in found)
-    value = sum(weight * one.value for one, weight in found) / total
-    low, high = (sum(w * one.ends[end] for one, w in found) / total for end in (0, 1))
-    return Estimate(REMOVED, value, (low, high))
+    by_oracle = zip(*(models.oracles for models in found), strict=True)
+    oracles = References(tuple(mean_placed(several) for several in by_oracle), tests=1)
+    ours, before = (
+        mean_placed([getattr(models, name) for models in found])
+        for name in ("candidate", "untouched")
+    )
+    return oracles.removed(ours, before)
 
 
-def _reduction(fallen: _Placed, tests: int) -> Estimate:
+def _reduction(fallen: Placed, tests: int) -> Estimate:
     """How far the AUC fell between these two models: sampling is its only error."""
     error = math.sqrt(fallen.variance)
-    return _figure(REDUCTION, fallen.value, student_quantile(_quantile(tests), math.inf) * error)
+    return figure(REDUCTION, fallen.value, student_quantile(quantile(tests), math.inf) * error)
 
 
 def _finding(
@@ -290,43 +187,10 @@ def _negative(figure: Estimate) -> Estimate:
     return Estimate(figure.metric, -figure.value, (-high, -low))
 
 
-def _placed(scores: Scores, worst: bool) -> _Placed:
-    """Placements averaged over folds and views; if `worst` those of the most revealing view.
-
-    The error of a maximum is taken for that of the view where it is: rather too wide.
-    """
-    by_view = scores.members.swapaxes(0, 1), scores.nonmembers.swapaxes(0, 1)
-    views = [
-        _mean([_placements(*fold) for fold in zip(*view, strict=True)])
-        for view in zip(*by_view, strict=True)
-    ]
-    return max(views, key=lambda view: view.value) if worst else _mean(views)
-
-
-def _placements(members: Array, nonmembers: Array) -> _Placed:
-    return _Placed(share_below(members, nonmembers), 1 - share_below(nonmembers, members))
-
-
-def _mean(parts: Sequence[_Placed]) -> _Placed:
-    return _Placed(
-        np.mean([part.members for part in parts], axis=0),
-        np.mean([part.nonmembers for part in parts], axis=0),
-    )
-
-
-def _auc(placed: _Placed) -> Estimate:
+def _auc(model: Placed) -> Estimate:
     """With the 95 % interval over samples; where no placement differs it has no width."""
-    reach = student_quantile(_quantile(1), math.inf) * math.sqrt(placed.variance)
-    return _figure(AUC, placed.value, reach)
-
-
-def _figure(metric: Metric, value: float, reach: float) -> Estimate:
-    low, high = max(metric.low, value - reach), min(metric.high, value + reach)
-    return Estimate(metric, value, (low, high))
-
-
-def _quantile(tests: int) -> float:
-    return 1 - _ERROR_RATE / tests / 2
+    reach = student_quantile(quantile(1), math.inf) * math.sqrt(model.variance)
+    return figure(AUC, model.value, reach)
 
 
 def _check(

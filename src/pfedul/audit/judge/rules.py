@@ -11,11 +11,13 @@
    attack on the same surface settles it, the weaker one adds no doubt.
 5. Otherwise, where the untouched model differs from the oracles nowhere: nothing
    measurable to forget. That is a useful answer, not a failed audit.
-6. Otherwise: forgotten, within the spread of retraining.
+6. Otherwise forgotten, within the spread of retraining, if what is left of the leak is bounded:
+   the interval of the overall share that is left ends below `MOST_LEFT`; else not enough evidence.
 
 For rule 5, and after the fact (without the untouched model) for rule 6, nothing has shown
-what the tests can see. Then one of them must be able to see a leak of 0.15 in AUC, else
-there is not enough evidence. Nor is there for rule 5 with fewer than three oracles.
+what the tests can see. Then on every surface one of them must be able to see a leak of 0.15 in
+AUC, and exclude one: the interval of the leak in question ends below that. Else there is not enough
+evidence. Nor is there for rule 5 with fewer than three oracles.
 
 Two checks turn what rules 5 and 6 give into "partly forgotten": U-LiRA distinguishes
 unlearned from retrained models; or, for rule 6, the answers on other people's samples are far
@@ -34,11 +36,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.base import Estimate
 from pfedul.audit.attacks.intervals import Interval
-from pfedul.audit.judge.paired_test import PairedTest
+from pfedul.audit.judge.paired_test import PairedTest, overall_removed
 
 FORGOTTEN = "forgotten"
 PARTLY = "partly forgotten"
@@ -54,6 +57,9 @@ TOLERATED_DISTANCE = 2.0
 
 NOTABLE_LEAK = 0.15
 """In AUC; what an audit that found nothing must have been able to see."""
+
+MOST_LEFT = 1 / 2
+"""Of the leak, at the upper end of the interval of what is left."""
 
 FEWEST_ORACLES = 2
 FEWEST_FOR_NOTHING = 3
@@ -172,7 +178,7 @@ class VerdictRules:
         if verdict == NOTHING_TO_FORGET and self.oracles < FEWEST_FOR_NOTHING:
             return NOT_ENOUGH
         if not self.doubted(verdict):
-            return verdict
+            return NOT_ENOUGH if self.unbounded else verdict
         return NOT_ENOUGH if any(not alarm.strayed for alarm in self.false_alarms) else PARTLY
 
     @property
@@ -215,12 +221,32 @@ class VerdictRules:
 
     @property
     def blind(self) -> bool:
-        """No test shows by the untouched model, or by its power, that it can see something."""
-        return not any(
-            found.smallest_visible <= NOTABLE_LEAK
-            or (found.finding == "within" and found.untouched is not None)
-            for found in (finding.test for finding in self.findings)
+        """Nothing shows, by the untouched model or by power, that the tests can see something."""
+        settled = any(one.finding == "within" and one.test.untouched for one in self.findings)
+        if self.accusing or settled:
+            return False
+        return self.dimmest > NOTABLE_LEAK
+
+    @property
+    def dimmest(self) -> float:
+        """The leak that the best test of a surface may miss, on the surface where that is most."""
+        surfaces = {one.surface for one in self.findings}
+        return max(
+            min(_may_be_missed(one.test) for one in self.findings if one.surface == surface)
+            for surface in surfaces
         )
+
+    @cached_property
+    def removed(self) -> Estimate | None:
+        """The share of the leak that is gone, over all tests that saw one."""
+        return overall_removed([finding.test for finding in self.findings])
+
+    @property
+    def unbounded(self) -> bool:
+        """There was a leak, no test sees one now, and still much of it may be left."""
+        if self.accusing or not any(finding.test.leaked for finding in self.findings):
+            return False
+        return self.removed is None or 1 - self.removed.ends[0] >= MOST_LEFT
 
     def doubted(self, verdict: str) -> bool:
         distinguishable = self.ulira is not None and self.ulira.ends[0] > self.ulira.metric.best
@@ -252,17 +278,26 @@ def _weight(finding: Finding) -> tuple[int, float]:
     return gravity, (found.untouched_difference or found.difference).value
 
 
+def _may_be_missed(test: PairedTest) -> float:
+    """A leak that is too small for the test's power, or that its interval does not exclude."""
+    asked = test.difference if test.untouched_difference is None else test.untouched_difference
+    return max(test.smallest_visible, asked.ends[1])
+
+
 def samples_factor(rules: VerdictRules) -> int:
     """The error shrinks with the root of the number of samples, if it comes from samples.
 
     Every undecided test must tell its candidate from the untouched model; where nothing
-    was seen at all, one test must be able to see a notable leak.
+    was seen at all, one test of each surface must exclude a notable leak; else what is left must be
+    bounded.
     """
     if rules.undecided:
         return max(math.ceil(_FOR_POWER * _reach(one) ** 2) for one in rules.undecided)
     if rules.findings and rules.blind:
-        best = min(finding.test.smallest_visible for finding in rules.findings)
-        return math.ceil((best / NOTABLE_LEAK) ** 2)
+        return math.ceil((rules.dimmest / NOTABLE_LEAK) ** 2)
+    if rules.unbounded and rules.removed is not None:
+        low, high = rules.removed.ends
+        return max(2, math.ceil(((high - low) / 2 / MOST_LEFT) ** 2))
     return 1
 
 

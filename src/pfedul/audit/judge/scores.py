@@ -14,7 +14,7 @@ import numpy as np
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.attacks.base import Attack
-from pfedul.audit.judge.paired_test import Scores
+from pfedul.audit.judge.placements import Scores
 
 
 @dataclass

@@ -10,6 +10,7 @@ from pfedul.audit.judge.paired_test import PairedTest
 from pfedul.audit.judge.rules import (
     FEWEST_ORACLES,
     FORGOTTEN,
+    MOST_LEFT,
     NOT_ENOUGH,
     NOT_FORGOTTEN,
     NOTHING_TO_FORGET,
@@ -41,6 +42,9 @@ MEANINGS: Mapping[str, str] = {
     "nothing to see": "not distinguishable from retraining even before the removal",
 }
 
+LESS_LEFT = f"Less than {100 * MOST_LEFT:.0f} % of the leak left, at the end of its interval."
+"""What is needed where a leak was there before, and too much of it may be left."""
+
 
 def judge(rules: VerdictRules, untested: Mapping[str, str] | None = None) -> Verdict:
     """The verdict on one model; `untested` is surface -> why not."""
@@ -59,6 +63,22 @@ def number(figure: Estimate, decimals: int = 2) -> str:
     """A figure with its interval: 0.71 (0.65 to 0.77)."""
     low, high = figure.ends
     return f"{figure.value:.{decimals}f} ({low:.{decimals}f} to {high:.{decimals}f})"
+
+
+def share(figure: Estimate) -> str:
+    """A share with its interval.
+
+    >>> from pfedul.audit.judge.references import REMOVED
+    >>> share(Estimate(REMOVED, 0.97, (0.781, 1.13)))
+    '97 % (78 % to 113 %)'
+    """
+    low, high = figure.ends
+    return f"{100 * figure.value:.0f} % ({100 * low:.0f} % to {100 * high:.0f} %)"
+
+
+def seen_and_gone(removed: Estimate) -> str:
+    """The one number of an audit, as a sentence."""
+    return f"Of what could be seen, {share(removed)} is gone."
 
 
 def auc_and_retraining(test: PairedTest) -> str:
@@ -87,11 +107,12 @@ def reason(finding: Finding) -> str:
     meaning = MEANINGS[found.finding]
     if found.finding == "within" and found.untouched is not None:
         meaning += ", but distinguishable from the model before the removal"
+    gone = f" Gone: {share(found.removed)}." if found.leaked and found.removed else ""
     return (
         f"Through {SURFACES[finding.surface]}, {ATTACKS[finding.attack].title}: "
         f"{auc_and_retraining(found)}. Difference {number(found.difference, 3)}, "
         f"corrected for the number of tests; one oracle lies up to {found.spread:.3f} "
-        f"from the others: {meaning}."
+        f"from the others: {meaning}.{gone}"
     )
 
 
@@ -135,7 +156,8 @@ def verdict_sentence(rules: VerdictRules, verdict: str) -> str:
         )
     by_check = verdict in (NOT_FORGOTTEN, PARTLY) and not rules.standing
     main = _decided_by_a_check(rules) if by_check else _decided_by_attacks(rules, verdict)
-    return f"{main} {power(rules.strongest.test)}."
+    gone = "" if rules.removed is None else f" {seen_and_gone(rules.removed)}"
+    return f"{main}{gone} {power(rules.strongest.test)}."
 
 
 def _decided_by_attacks(rules: VerdictRules, verdict: str) -> str:
@@ -227,6 +249,8 @@ def needed(rules: VerdictRules) -> Iterable[str]:
             f"More samples of {rules.target} and of non-members: at least about {factor} times "
             "as many."
         )
+    if rules.unbounded:
+        yield LESS_LEFT
 
 
 def _count(number: int, what: str) -> str:

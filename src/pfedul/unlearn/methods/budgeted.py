@@ -42,7 +42,9 @@ class BudgetOptions:
 
     times: float = option(1.0, "Multiple of pFedUL's CPU time.", above=0)
     cpu_seconds: float | None = option(
-        None, "pFedUL's CPU time; measured on the spot if not given.", above=0
+        None,
+        "pFedUL's CPU time; if not given, that of the paper's rule, measured on the spot.",
+        above=0,
     )
     rounds: int | None = option(None, "Rounds of one epoch, in place of a budget.", at_least=0)
     steps: int | None = option(None, "Batches of one more round, in place of a budget.", at_least=0)
@@ -181,10 +183,7 @@ _TRIED = 3
 
 
 def _cost_of_pfedul(ctx: Context) -> float:
-    """CPU seconds of its plan, correction and recalibration, done for real and thrown away.
-
-    The same stages as `spent_by_method` counts where pFedUL was really done.
-    """
+    """CPU seconds of the paper's rule (plan, correction, recalibration), done and thrown away."""
     run, rules, elsewhere = ctx.run, ctx.run.rules(), 0.0
     task = Task("recalibrate", ctx.request, recalibration=ctx.recalibration, seed=ctx.request_seed)
 

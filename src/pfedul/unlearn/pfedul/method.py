@@ -57,7 +57,7 @@ def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
 def check_record(run: Run, options: PlanOptions) -> None:
     """Refuse where there is no record to correct by; the plan itself is not made."""
     name = _record_of(options)
-    kept = stored_fisher(run).clients if name == "fisher" else began_after(run.store) is not None
+    kept = stored_fisher(run).clients if name == "fisher" else _has_contributions(run)
     if run.rounds and not kept:
         raise PfedulError(why_no_record(run, name))
 
@@ -69,13 +69,35 @@ def why_no_record(run: Run, name: str) -> str:
         return "This run has not been trained, so there is nothing to attribute; train it first."
     if name not in run.settings.records:
         return (
-            f"This run keeps no {title} record, which the correction needs; train a run with "
-            f"--record {name}, or choose another correction (--correction) or method (--method)."
+            f"This run keeps no {title} record, which {_who_needs(name)}; {_instead(run)}, or "
+            f"train a new run with --record {name}."
         )
     return (
         f"The {title} record of this run was deleted with an earlier request (--forget-records "
-        "all, or another method or correction); train on to build a new one."
+        f"all, or another method or correction); train on to build a new one, or {_instead(run)}."
     )
+
+
+def _who_needs(record: str) -> str:
+    names = [f"'{entry.name}'" for entry in CORRECTIONS if entry.record == record]
+    if len(names) == 1:
+        return f"the correction {names[0]} needs"
+    return f"the corrections {', '.join(names)} need"
+
+
+def _instead(run: Run) -> str:
+    """How to forget with what this run keeps; corrections with a caveat come last."""
+    kept = {"fisher": bool(stored_fisher(run).clients), "contributions": _has_contributions(run)}
+    entries = sorted(CORRECTIONS, key=lambda entry: bool(entry.caveat))
+    words = [f"--correction {entry.name}, " for entry in entries if kept[entry.record]]
+    return (
+        f"give --method retrain, {''.join(words)}or another method whose records this run keeps "
+        "('pfedul methods')"
+    )
+
+
+def _has_contributions(run: Run) -> bool:
+    return began_after(run.store) is not None
 
 
 def _record_of(options: PlanOptions) -> str:
