@@ -19,15 +19,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train a federation on embedded digits, rehearse a removal, do it, write the report
+demo: $(READY)  ## train a federation on embedded digits, rehearse the paper's removal, do the default one, draw both
 	@rm -rf $(DEMO_RUN)
 	$(BIN)/pfedul train $(DEMO_RUN) --config demo.toml
-	$(BIN)/pfedul inspect $(DEMO_RUN) --client client-05
-	$(BIN)/pfedul rehearse $(DEMO_RUN) --client client-05 --level quick
-	$(BIN)/pfedul forget $(DEMO_RUN) --client client-05 --yes
+	$(BIN)/pfedul rehearse $(DEMO_RUN) --client client-00 --correction paper
+	$(BIN)/pfedul forget $(DEMO_RUN) --client client-00 --yes
 	$(BIN)/pfedul status $(DEMO_RUN)
-	$(BIN)/pfedul report $(DEMO_RUN)
-	@echo "Open $(DEMO_RUN)/reports/report.html in a browser; docs/report.md says how to read it."
+	$(BIN)/pfedul report $(DEMO_RUN) --picture $(DEMO_RUN)/reports/removal.png
+	@echo "Look at $(DEMO_RUN)/reports/removal.png, and open report.html beside it; docs/report.md says how to read them."
 
 # Without kept bytecode every process would compile pfedul, and pytest all assertions, once again.
 test: $(READY)  ## run the test suite

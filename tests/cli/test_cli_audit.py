@@ -287,7 +287,7 @@ def test_each_format_is_written_into_the_run_folder(form, forgotten, ids, tmp_pa
 def test_where_the_report_is_can_be_read_as_json(forgotten, tmp_path):
     place = tmp_path / "report.md"
     found = parsed(succeed("report", forgotten, "--format", "md", "--output", place, "--json"))
-    assert found == {"report": str(place), "format": "md"}
+    assert found == {"report": str(place), "format": "md", "picture": None}
     text = place.read_text()
     succeed("report", forgotten, "--format", "md", "--output", place)
     assert place.read_text() == text

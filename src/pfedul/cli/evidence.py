@@ -159,7 +159,15 @@ def _audited(result: Audit, next_command: str) -> Output:
     type=click.Path(path_type=Path),
     help="Where to write it; else a file in RUN/reports.",
 )
-def report(run: Path, form: str, request: int | None, output: Path | None) -> Output:
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    help="Draw as FILE.png what could be seen before, and after each removal that was measured "
+    "without oracles: every rehearsal, and the removal itself.",
+)
+def report(
+    run: Path, form: str, request: int | None, output: Path | None, picture: Path | None
+) -> Output:
     """Write what is known of a removal as a page: verdict, evidence, cost, how to repeat it.
 
     One file that opens from disk without a network. With --output RUN is only read and
@@ -168,5 +176,7 @@ def report(run: Path, form: str, request: int | None, output: Path | None) -> Ou
     from pfedul.report.formats import write_report
 
     with waiting("Writing the report"):
-        path = write_report(run, form, request, output)
-    return Output({"report": str(path), "format": form}, lambda: line(f"Wrote {path}"))
+        path = write_report(run, form, request, output, picture)
+    drawn = None if picture is None else str(picture)
+    words = f"Wrote {path}" + (f" and {drawn}" if drawn else "")
+    return Output({"report": str(path), "format": form, "picture": drawn}, lambda: line(words))

@@ -15,7 +15,7 @@ from torch import Tensor
 from pfedul.base.randomness import numpy_generator
 from pfedul.errors import PfedulError
 
-_TEST_EVERY = 5  # of data without an official test part
+TEST_SHARE = 0.2  # of data without an official test part
 _SPLIT_SEED = 0  # constant: what is a test sample must not depend on a run's seed
 
 Indices = NDArray[np.int64]
@@ -163,16 +163,17 @@ def _pieces(samples: Samples) -> Iterator[bytes | memoryview]:
 
 
 def stratified_split(
-    labels: NDArray[np.int64], owners: NDArray[np.str_] | None = None
+    labels: NDArray[np.int64], owners: NDArray[np.str_] | None = None, share: float = TEST_SHARE
 ) -> tuple[Indices, Indices]:
-    """A fixed split for data without an official one: training part (80 %), test part (20 %).
+    """A fixed split for data without an official one: training part, and `share` as test part.
 
-    Samples are lined up by owner, then label, then chance, and every fifth is a
-    test sample: so each owner and each class gives a fifth, to within one.
+    Samples are lined up by owner, then label, then chance, and with a share of a fifth every fifth
+    is a test sample: so each owner and each class gives that share, to within one.
     """
     chance = numpy_generator(_SPLIT_SEED, "split").random(len(labels))
     keys = (chance, labels) if owners is None else (chance, labels, owners)
     order = np.lexsort(keys)
+    passed = np.floor(np.arange(len(labels) + 1) * share + 0.5)  # test samples up to each place
     is_test = np.zeros(len(labels), dtype=bool)
-    is_test[order[_TEST_EVERY // 2 :: _TEST_EVERY]] = True
+    is_test[order] = np.diff(passed) > 0
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)

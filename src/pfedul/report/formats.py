@@ -16,6 +16,8 @@ from pfedul.report.blocks import Page, Picture
 from pfedul.report.markdown import as_markdown
 from pfedul.report.material import Json, read_material
 from pfedul.report.page import report_content
+from pfedul.report.picture import save_picture
+from pfedul.report.removals import removals_of
 from pfedul.report.style import SERIES
 from pfedul.report.svg import render
 from pfedul.store.folder import absolute, locked, require_run
@@ -67,18 +69,27 @@ FORMATS: dict[str, tuple[str, Callable[[Json], str]]] = {
 
 
 def write_report(
-    run: Path, form: str, request: int | None = None, output: Path | None = None
+    run: Path,
+    form: str,
+    request: int | None = None,
+    output: Path | None = None,
+    picture: Path | None = None,
 ) -> Path:
     """Write the report of a run to `output`, or to a file in RUN/reports; returns the path.
 
-    A removal erases RUN/reports. So a page in the run folder is read and written under the
+    The picture of `picture.py` is saved first, if a place for it is given.
+
+    A removal erases RUN/reports. So what goes into the run folder is read and written under the
     run's lock: otherwise a page about a removed client could appear after its removal.
     """
     require_run(run)
     path = output or run / REPORTS / _format(form)[0]
-    inside = absolute(path).is_relative_to(absolute(run))
+    places = [path] if picture is None else [path, picture]
+    inside = any(absolute(place).is_relative_to(absolute(run)) for place in places)
     with locked(run) if inside else nullcontext():
         material = read_material(run, request)
+        if picture is not None:
+            save_picture(removals_of(run, request), picture)
         with _refusing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_material(material, form, path)

@@ -31,7 +31,7 @@ def read_material(run: Path, number: int | None = None) -> dict[str, Any]:
     """About the removal with that number, or the newest; before any, about the newest rehearsal."""
     require_run(run)
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
-        request = _request(ledger, number)
+        request = done_request(ledger, number)
         outcome = None if request is None else read_outcome(ledger, request).as_json()
         audits = read_audits(ledger)
     newest = audits[-1] if audits else None
@@ -77,7 +77,8 @@ def own_evidence(outcome: dict[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _request(ledger: Ledger, number: int | None) -> Request | None:
+def done_request(ledger: Ledger, number: int | None) -> Request | None:
+    """The finished request with that number, or the newest one; None if there is none."""
     done = [request for request in read_requests(ledger) if request.status == DONE]
     if number is None:
         return done[-1] if done else None

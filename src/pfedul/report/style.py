@@ -35,7 +35,15 @@ def on_white(colour: str) -> str:
     >>> on_white(PAGE), on_white(INK) != INK
     ('#ffffff', True)
     """
-    name = {"currentColor": "ink"}.get(INKS[colour], INKS[colour][6:-1])
+    return light({"currentColor": "ink"}.get(INKS[colour], INKS[colour][6:-1]))
+
+
+def light(name: str) -> str:
+    """The light-theme colour of a CSS variable of the page.
+
+    >>> light("page")
+    '#ffffff'
+    """
     style = files("pfedul.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
     match = re.search(rf"--{name}: (#[0-9a-f]{{6}});", style)
     assert match is not None

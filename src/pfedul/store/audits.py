@@ -64,7 +64,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-_HASHES = {
+HASHES = {
     "shared_before": (
         "shared_sha256_before",
         "the shared tensors before the removal are others: the run was changed in between",
@@ -96,7 +96,7 @@ def differences(evidence: Mapping[str, Any], outcome: Mapping[str, Any]) -> list
         if then[name] != now[name]
     ]
     hashes = evidence["hashes"]
-    pairs = _HASHES.items()
+    pairs = HASHES.items()
     return changed + [words for name, (key, words) in pairs if hashes[name] != outcome[key]]
 
 

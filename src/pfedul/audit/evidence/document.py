@@ -186,7 +186,7 @@ def _backdoor(examiner: Examiner) -> Row | None:
 
 OUTCOME = (
     *("pps", "pps_interval", "cfi", "cfi_interval", "rounds", "bytes_broadcast"),
-    *("stages", "erased", "notes"),
+    *("stages", "erased", "notes", "retraining_cpu_seconds"),
 )
 
 
