@@ -25,7 +25,7 @@ NOISY = {
     "engine": "inline",
     "record": "fisher+contributions",
 }
-EXCLUDE = {"correction": "exclude", "strength": 0.7}
+EXCLUDE = {"correction": "exclude", "strength": 0.7, "repair_rounds": 0}
 
 
 @pytest.fixture(scope="module")
