@@ -133,7 +133,7 @@ def test_an_interrupted_audit_leaves_the_request_pending_and_the_next_call_finis
 
 def test_repair_is_part_of_what_is_looked_at(leaky, tmp_path):
     before = forgotten(leaky, tmp_path / "none", **EXCLUDE).audit
-    after = forgotten(leaky, tmp_path / "one", repair_rounds=1, **EXCLUDE).audit
+    after = forgotten(leaky, tmp_path / "one", **{**EXCLUDE, "repair_rounds": 1}).audit
     assert before["tests"] != after["tests"]
     untouched = [[row["figures"]["untouched"] for row in one["tests"]] for one in (before, after)]
     assert untouched[0] == untouched[1]
