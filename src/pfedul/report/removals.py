@@ -23,6 +23,7 @@ from pfedul.store.paths import LEDGER_FILE
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import StageCost, read_outcome, spent
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.repair import ORDINARY
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ def removal_name(options: Json) -> str:
     """
     words, rounds = _method_words(options), options.get("repair_rounds")
     if rounds:
-        kind = {"ordinary": ""}.get(options.get("repair", "ordinary"), f"{options['repair']} ")
-        words += f", {counted(rounds, f'{kind}repair round')}"
+        kind = options.get("repair") or ORDINARY
+        words += f", {counted(rounds, f'{kind} repair round'.removeprefix(f'{ORDINARY} '))}"
     usual = ForgetOptions().as_json().items()
     return f"the default ({words.partition(' ')[2]})" if usual <= options.items() else words
 
