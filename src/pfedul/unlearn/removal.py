@@ -126,7 +126,6 @@ def _remove(removal: Removal) -> None:
     erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
     _refuse_ruin(removal, before, after)
-    audit = removal.watch.evidence(recalibrated.shared)
     both = [client for client in before if client in after]
     counts = ctx.account.counts + repair.ctx.account.counts
     outcome = Outcome(
@@ -147,7 +146,7 @@ def _remove(removal: Removal) -> None:
         shared_sha256_after=sha256_after,
         not_recalibrated=_not_recalibrated(removal, recalibrated),
         notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
-        audit=audit,
+        audit=removal.watch.evidence(recalibrated.shared),
         retraining_cpu_seconds=cpu_to_retrain(run, removal.remaining),
         state_sha256_after=run.store.state_digest(),
     )
