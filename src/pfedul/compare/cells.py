@@ -23,7 +23,7 @@ from pfedul.unlearn.base import Method
 from pfedul.unlearn.checks import check_method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.outcome import StageCost, spent_by_method
+from pfedul.unlearn.outcome import spent_by_method, stages_of
 
 CellResult = dict[str, Any]
 """The result of a cell as plain data; `failure` has the sentence if the method failed."""
@@ -177,7 +177,3 @@ def with_budget(
         return cell.options
     budget = spent_by_method(stages_of(sound[0]["outcome"])).cpu_seconds
     return replace(cell.options, method=write(cell.method.name, replace(own, cpu_seconds=budget)))
-
-
-def stages_of(outcome: Mapping[str, Any]) -> dict[str, StageCost]:
-    return {name: StageCost(**cost) for name, cost in outcome["stages"].items()}

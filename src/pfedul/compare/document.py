@@ -19,7 +19,7 @@ from pfedul.audit.judge.case import Examiner
 from pfedul.audit.models import Retrained
 from pfedul.audit.rehearsal import shown_path
 from pfedul.base.threads import one_core
-from pfedul.compare.cells import ALL, Cell, Comparison, cells_of, needs_own_base, stages_of
+from pfedul.compare.cells import ALL, Cell, Comparison, cells_of, needs_own_base
 from pfedul.compare.folder import base_of
 from pfedul.compare.shared_model import shared_accuracy
 from pfedul.compare.tables import is_oracle, verdict_words
@@ -31,7 +31,7 @@ from pfedul.settings import read_settings
 from pfedul.store.paths import CHECKPOINTS, INIT_FILE
 from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.base import Method
-from pfedul.unlearn.outcome import spent
+from pfedul.unlearn.outcome import spent, stages_of
 
 TableRow = dict[str, Any]
 

@@ -21,7 +21,7 @@ from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.outcome import StageCost, read_outcome, spent
+from pfedul.unlearn.outcome import read_outcome, spent, stages_of
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
 from pfedul.unlearn.repair import ORDINARY
 
@@ -85,10 +85,9 @@ def _rehearsed(evidence: Json) -> Removal:
 
 
 def _removed(outcome: Json) -> Removal:
-    stages = {name: StageCost(**cost) for name, cost in outcome["stages"].items()}
     hashes = {key: outcome[name] for key, (name, _) in HASHES.items()}
     evidence = {**(outcome["audit"] or {}), "hashes": hashes}
-    return _removal(outcome, outcome, evidence, spent(stages).cpu_seconds)
+    return _removal(outcome, outcome, evidence, spent(stages_of(outcome)).cpu_seconds)
 
 
 def _removal(asked: Json, outcome: Json, evidence: Json, cpu_seconds: float) -> Removal:

@@ -11,7 +11,7 @@ from rich.text import Text
 from pfedul.base.text import human_bytes
 from pfedul.protocol import OnStage
 from pfedul.terminal.console import ProgressLog, console, line, progress_bar, table
-from pfedul.unlearn.outcome import AUDIT, EVALUATION
+from pfedul.unlearn.outcome import spent, stages_of
 from pfedul.unlearn.pfedul.result import Plan
 
 _COLOURS = (17, 18, 19, 26, 32, 38, 44, 50, 86, 122)
@@ -153,11 +153,7 @@ _MEANINGS = {
 
 def _cost(outcome: Mapping[str, Any]) -> None:
     if outcome.get("retraining_cpu_seconds"):
-        own = sum(
-            cost["cpu_seconds"]
-            for name, cost in outcome["stages"].items()
-            if name not in (EVALUATION, AUDIT)
-        )
+        own = spent(stages_of(outcome)).cpu_seconds
         share = own / outcome["retraining_cpu_seconds"]
         line(f"{'price':<11} {share:.1%} of the CPU time of retraining, by the rounds so far")
     parts = [

@@ -111,11 +111,16 @@ def read_outcome(ledger: Ledger, request: Request) -> Outcome:
     names = {spec.name for spec in fields(Outcome)}
     values = {key: value for key, value in request.outcome.items() if key in names}
     values["targets"], values["notes"] = tuple(values["targets"]), tuple(values["notes"])
-    values["stages"] = {name: StageCost(**cost) for name, cost in values["stages"].items()}
+    values["stages"] = stages_of(values)
     values["before"], values["after"] = accuracies(ledger, request)
     values["not_recalibrated"] = tuple(not_recalibrated(ledger, request))
     values["erased_at_client"] = erased_at_client(ledger, request)
     return Outcome(**values)
+
+
+def stages_of(outcome: Mapping[str, Any]) -> dict[str, StageCost]:
+    """The stages of an outcome that is plain data."""
+    return {name: StageCost(**cost) for name, cost in outcome["stages"].items()}
 
 
 def spent(
