@@ -126,10 +126,23 @@ def _poisoned(folder, decoy):
     return run
 
 
+def test_of_chosen_layers_only_these_are_corrected_and_the_record_ends(opened):
+    run, paper = opened(), opened().plan(TARGET, correction="paper")
+    before, expected = parameters(run), without(run.store, run.clients, [TARGET])
+    outcome = run.forget(TARGET, **EXCLUDE, layers="high")
+    chosen = {name for row in paper.layers if row.selected for name in row.tensors}
+    assert chosen
+    assert chosen < before.keys()
+    for key, tensor in parameters(run).items():
+        assert torch.equal(tensor, expected[key].float() if key in chosen else before[key])
+    assert "the record of contributions ends" in outcome.notes[0]
+    assert not run.store.names("records/contributions")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"layers": "low"}, "'exclude' corrects every layer"),
+        ({"scores": "uniform"}, "--scores decides nothing"),
         ({"alpha": 1.0}, "--alpha decides nothing"),
         ({"clip": 0.1}, "The correction 'exclude' has no --clip"),
         ({"strength": 0}, "--strength must be above 0"),
@@ -217,6 +230,8 @@ def test_options_say_whether_it_excludes():
     full = ForgetOptions(correction="exclude")
     assert full.excludes
     assert not replace(full, strength=0.9).excludes
+    assert not replace(full, layers="high").excludes
+    assert replace(full, layers="all").excludes
     assert not ForgetOptions(correction="reset").excludes
     assert not ForgetOptions(method="none").excludes
 

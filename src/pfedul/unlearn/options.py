@@ -63,7 +63,7 @@ class ForgetOptions:
     at_least: int = _as_in_plan("at_least")
     scores: str = _as_in_plan("scores")
     intensity: str = _as_in_plan("intensity")
-    layers: str = _as_in_plan("layers")
+    layers: str | None = _as_in_plan("layers")
     fisher_noise: float = _as_in_plan("fisher_noise")
     recalibration_epochs: int | None = option(
         None,
@@ -144,7 +144,7 @@ class ForgetOptions:
         if not self._reads_contributions:
             return False
         strength: float = CORRECTIONS.parse(self.correction_spec())[1].strength
-        return strength == 1
+        return strength == 1 and self.layers in {None, "all"}
 
     @property
     def repairs(self) -> int:
@@ -231,7 +231,8 @@ class ForgetOptions:
         if not self.entry.does.plans:
             return {key: value for key, value in values.items() if key not in OF_PFEDUL}
         values = {key: value for key, value in values.items() if key not in SHORTCUTS}
-        return {**values, "correction": self.correction_spec()}
+        layers = self.plan_options(seed=0).which_layers
+        return {**values, "correction": self.correction_spec(), "layers": layers}
 
     def decisive(self) -> dict[str, Any]:
         """Of `as_json`, what decides the result: a permission to go on does not."""

@@ -151,7 +151,7 @@ def _exclusion(
     plan = plan_exclusion(run.shared, parameters, targets, layers, options, scores)
     tied = run.bench.split.agreeing(plan.apply(run.shared))
     corrected = {name: tensor for name, tensor in tied.items() if tensor is not run.shared[name]}
-    notes = (*about_scores, *notes, *_statements(run, options))
+    notes = (*plan.notes, *about_scores, *notes, *_statements(run, options))
     return replace(plan, corrected=corrected, notes=notes)
 
 
@@ -177,7 +177,7 @@ def _lengths(sums: Tensors, layers: Sequence[Layer]) -> list[float]:
 def _statements(run: Run, options: PlanOptions) -> tuple[str, ...]:
     """What holds of the corrected parameters, and what does not."""
     _, own = CORRECTIONS.parse(options.correction)
-    if own.strength < 1:
+    if own.strength < 1 or options.which_layers != "all":
         return (_IN_PART,)
     since = began_after(run.store)
     return (_NO_DIRECT_INFLUENCE, *((f"{_SINCE} {since}",) if since else ()))
@@ -189,8 +189,8 @@ _NO_DIRECT_INFLUENCE = (
     "others computed their updates on models that the targets had shaped"
 )
 _IN_PART = (
-    "with a strength below 1 a part of the targets' contribution stays in the shared parameters, "
-    "and the record of contributions ends, as it would give that part away"
+    "with a strength below 1, or not in all layers, a part of the targets' contribution stays in "
+    "the shared parameters, and the record of contributions ends, as it would give that part away"
 )
 _SINCE = "the record of contributions began later: 'initial' means the tensors after round"
 

@@ -20,7 +20,7 @@ from pfedul.records.fisher import FisherSource, fisher_noise, summed
 from pfedul.split import Layer
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Corrected, LayerView
 from pfedul.unlearn.pfedul.result import LayerPlan, Plan, PlanOptions
-from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores, threshold
+from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores
 
 _DEFAULTS = PlanOptions()
 
@@ -66,20 +66,23 @@ def plan_exclusion(
 ) -> Plan:
     """What must change in `shared` to become `without`, the parameters without the targets.
 
-    Every layer is corrected; `scores` and their threshold are shown and decide nothing.
+    Every layer is corrected unless the options choose by `scores`.
     """
     correction, own_options = CORRECTIONS.parse(options.correction)
+    choice = choose_layers(scores, options)
     rows: list[LayerPlan] = []
     corrected: Tensors = {}
-    for layer, score in zip(layers, scores, strict=True):
+    for index, (layer, score) in enumerate(zip(layers, scores, strict=True)):
+        if index not in choice.weights:
+            rows.append(LayerPlan(layer.name, layer.tensors, layer.parameters, score, False))
+            continue
         names = [name for name in layer.tensors if name in without]
         view = LayerView({n: shared[n] for n in names}, without={n: without[n] for n in names})
         result = correction.correct(view, own_options)
         change = _relative_change(layer, result)
         rows.append(LayerPlan(layer.name, layer.tensors, layer.parameters, score, True, change))
         corrected |= result.tensors
-    tau = threshold(scores, options.alpha)
-    return Plan(tuple(targets), tau, tuple(rows), corrected, options)
+    return Plan(tuple(targets), choice.threshold, tuple(rows), corrected, options, choice.notes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,9 +32,10 @@ class PlanOptions:
     intensity: str = option(
         "adaptive", "'uniform': every chosen layer alike.", choices=("adaptive", "uniform")
     )
-    layers: str = option(
-        "high",
-        "Which layers: as many low or random ones as are high, or all.",
+    layers: str | None = option(
+        None,
+        "Which layers: high, as many low or random ones, or all; 'all' for the correction "
+        "'exclude', 'high' for the others.",
         choices=("high", "low", "random", "all"),
     )
     at_least: int = option(0, "Choose at least so many layers.", at_least=0)
@@ -50,17 +51,28 @@ class PlanOptions:
                 f"scores='uniform' corrects every layer, so layers='{self.layers}' has "
                 "nothing to choose; leave out one of the two."
             )
-        if CORRECTIONS.parse(self.correction)[0].record == "contributions":
+        if self._excludes:
             self._refuse_choices()
+
+    @property
+    def _excludes(self) -> bool:
+        return CORRECTIONS.parse(self.correction)[0].record == "contributions"
+
+    @property
+    def which_layers(self) -> str:
+        """`layers`, or what is usual for the correction."""
+        return self.layers or ("all" if self._excludes else "high")
 
     def _refuse_choices(self) -> None:
         usual = {spec.name: spec.default for spec in fields(self)}
-        for name in ("alpha", "scores", "intensity", "layers", "at_least", "fisher_noise"):
+        choosing = () if self.which_layers != "all" else ("alpha", "at_least")
+        for name in ("scores", "intensity", "fisher_noise", *choosing):
             if getattr(self, name) != usual[name]:
                 raise PfedulError(
-                    f"The correction '{self.correction.partition(':')[0]}' corrects every layer "
-                    f"by its record of contributions, so {option_name(name)} decides nothing; "
-                    "leave it out, or give another correction with it, such as --correction paper."
+                    f"The correction '{self.correction.partition(':')[0]}' takes out what its "
+                    "record of contributions holds, of every layer unless --layers says "
+                    f"otherwise, so {option_name(name)} decides nothing here; leave it out, or "
+                    "give another correction with it, such as --correction paper."
                 )
 
 

@@ -85,14 +85,14 @@ def choose_layers(scores: Sequence[float], options: PlanOptions) -> Choice:
 
 def _chosen(scores: Sequence[float], tau: float, options: PlanOptions) -> list[int]:
     everything = range(len(scores))
-    if options.layers == "all":
+    if options.which_layers == "all":
         return list(everything)
     # As many as are above the threshold in every case, so ablations can be compared.
     count = min(len(scores), max(options.at_least, sum(select(scores, tau))))
-    if options.layers == "random":
+    if options.which_layers == "random":
         draw = numpy_generator(options.seed, "layers").permutation(len(scores))
         return [int(index) for index in draw[:count]]
-    sign = 1 if options.layers == "low" else -1
+    sign = 1 if options.which_layers == "low" else -1
     return sorted(everything, key=lambda index: sign * scores[index])[:count]
 
 
