@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pfedul.cli import choices, compare, deploy, evidence, forget, train
+from pfedul.cli import choices, compare, deploy, evidence, forget, reproduce, train
 from pfedul.cli.parts import INTERRUPTED
 from pfedul.errors import PfedulError
 from pfedul.terminal.console import replace_unprintable
@@ -24,6 +24,7 @@ COMMANDS = (
     evidence.audit,
     evidence.report,
     compare.compare,
+    reproduce.reproduce,
     choices.datasets,
     choices.models,
     choices.personalizations,

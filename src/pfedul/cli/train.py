@@ -10,6 +10,7 @@ import click
 
 import pfedul.cli.parts as parts
 from pfedul.cli.parts import Output, command
+from pfedul.experiments.scales import preset, preset_names
 from pfedul.federation import Federation
 from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
 from pfedul.status import read_status
@@ -20,7 +21,11 @@ from pfedul.unlearn.methods import with_records_of_methods
 
 
 @command("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
-@click.option("--config", type=click.Path(path_type=Path), help="Options from a TOML file.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Options from a TOML file, or from a preset of 'pfedul reproduce' such as cpu-cifar10.",
+)
 @parts.options_of(Settings)
 def train(run: Path, config: Path | None, **options: Any) -> Output:
     """Train the federation in the folder RUN, or continue it.
@@ -29,7 +34,7 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     written to RUN/federation.toml. Called again on the same RUN it continues to
     --rounds; an option that conflicts with the run is refused.
     """
-    values = (read_toml(config) if config else {}) | parts.given(options)
+    values = (_configuration(config) if config else {}) | parts.given(options)
     settings = with_records_of_methods(values)
     with _open_or_create(run, settings, config) as federation, training_bar() as bar:
         before = federation.rounds
@@ -40,6 +45,13 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
             _stop_after(federation.rounds, run)
     result = read_status(run)
     return Output(result, lambda: print_trained(result, before))
+
+
+def _configuration(config: Path) -> dict[str, Any]:
+    """The values of a file, or of a preset where there is no such file."""
+    if not config.exists() and str(config) in preset_names():
+        return preset(str(config))
+    return read_toml(config)
 
 
 def _open_or_create(run: Path, given_settings: dict[str, Any], config: Path | None) -> Federation:

@@ -10,7 +10,15 @@ from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -71,7 +79,18 @@ _A_DAY = 24 * 3600.0
 
 
 def progress_bar(where: Console = error_console, disable: bool = False) -> Progress:
-    """Progress bars; in a narrow terminal only the text about the current work is cut.
+    """Progress bars that count what is done."""
+    return _bars(MofNCompleteColumn(table_column=Column(no_wrap=True)), where, disable)
+
+
+def share_bar(disable: bool = False) -> Progress:
+    """A progress bar of work whose parts are not alike: it shows the share that is done."""
+    share = TaskProgressColumn(table_column=Column(no_wrap=True))
+    return _bars(share, error_console, disable)
+
+
+def _bars(amount: ProgressColumn, where: Console, disable: bool) -> Progress:
+    """In a narrow terminal only the text about the current work is cut.
 
     The time left is estimated from the whole past, not from rich's default of half a minute,
     because one step may take longer than that.
@@ -81,7 +100,7 @@ def progress_bar(where: Console = error_console, disable: bool = False) -> Progr
     return Progress(
         TextColumn("{task.description}", table_column=whole),
         BarColumn(bar_width=16),
-        MofNCompleteColumn(table_column=whole.copy()),
+        amount,
         TimeRemainingColumn(table_column=whole.copy()),
         TextColumn("{task.fields[now]}", markup=False, table_column=cut),
         console=where,

@@ -1,0 +1,76 @@
+"""The command `reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pfedul.cli.parts import Output, command, data_root_option
+from pfedul.experiments.scales import SCALES
+
+_SCALES = "; ".join(f"{name}: {summary}" for name, summary in SCALES.items())
+
+
+@command("pfedul reproduce table7 --scale toy --seeds 2 --into runs/table7", run=False)
+@click.argument("names", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option(
+    "--scale", type=click.Choice(list(SCALES)), default="cpu", show_default=True, help=_SCALES
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Trainings of each."
+)
+@click.option(
+    "--oracles",
+    type=click.IntRange(min=2),
+    default=2,
+    show_default=True,
+    help="Retrained models that each removal is compared with.",
+)
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    default=Path("reproduced"),
+    show_default=True,
+    help="Folder for results; the cases in it are not worked out again.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Removals at a time; one per core.")
+@click.option("--price", "only_price", is_flag=True, help="Only say what it would cost.")
+@click.option("--keep-runs", is_flag=True, help="Keep the run folders of finished cases.")
+@data_root_option
+def reproduce(
+    names: tuple[str, ...],
+    scale: str,
+    seeds: int,
+    oracles: int,
+    into: Path,
+    workers: int | None,
+    only_price: bool,
+    keep_runs: bool,
+    data_root: str | None,
+) -> Output:
+    """Make the tables and figures of the paper, and ours, from nothing; without names, list them.
+
+    Each case, a training and all removals from it, is a small file in FOLDER/cells, and tables
+    that share cases share the work. Interrupted, the same command goes on where it stopped.
+    """
+    # Imported here: this takes a second that other commands do not need.
+    from pfedul.experiments import EXPERIMENTS
+    from pfedul.experiments.cases import Scale
+    from pfedul.experiments.reproduce import Reproduction
+    from pfedul.experiments.reproduce import reproduce as run_reproduction
+    from pfedul.terminal import reproduce as terminal
+
+    if names in {(), ("list",)}:
+        return Output(terminal.listed(EXPERIMENTS), lambda: terminal.print_list(EXPERIMENTS))
+    chosen = [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+    size = Scale(scale, seeds, oracles)
+    reproduction = Reproduction(chosen, size, into, data_root, workers, keep_runs)
+    with terminal.timing():
+        price = reproduction.price()
+    terminal.print_price(price, names)
+    if only_price:
+        return Output(price.as_json(), lambda: None)
+    with terminal.progress() as on_progress:
+        documents = run_reproduction(reproduction, on_progress)
+    return Output(documents, lambda: terminal.print_documents(documents, into))

@@ -1,0 +1,59 @@
+"""The figures that experiments can show: a name, a title, and where a row of results has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Figures = Mapping[str, Any]
+"""The figures of one removal, as a comparison has them (compare/document.py)."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of a removal; `form` is how it is printed, in the paper's unit."""
+
+    name: str
+    title: str
+    value: Callable[[Figures], float | None]
+    form: str
+
+
+def _percent(name: str) -> Callable[[Figures], float | None]:
+    return lambda row: None if row.get(name) is None else 100 * row[name]
+
+
+def _plain(name: str) -> Callable[[Figures], float | None]:
+    return lambda row: row.get(name)
+
+
+def _ratio(name: str) -> Callable[[Figures], float | None]:
+    return lambda row: (row.get("ratios") or {}).get(name)
+
+
+def _forgotten(row: Figures) -> float | None:
+    return None if row.get("verdict") is None else 100.0 * (row["verdict"] == "forgotten")
+
+
+_ALL = (
+    Column("mia", "MIA %", _percent("mia_accuracy"), ".1f"),
+    Column("accuracy", "Rem. %", _percent("remaining_accuracy"), ".1f"),
+    Column("shared", "shared model %", _percent("shared_accuracy_after"), ".1f"),
+    Column("pps", "PPS", _plain("pps"), ".3f"),
+    Column("cfi", "CFI", _plain("cfi"), ".3f"),
+    Column("removed", "leak removed %", _percent("removed"), ".0f"),
+    Column("forgotten", "forgotten %", _forgotten, ".0f"),
+    Column("seconds", "seconds", _plain("seconds"), ".1f"),
+    Column("speedup", "speed-up", _plain("speedup"), ".1f"),
+    Column("cpu_speedup", "speed-up, CPU time", _plain("cpu_speedup"), ".1f"),
+    Column("rounds", "rounds", _plain("rounds"), ".0f"),
+    Column("lowest", "lowest", _ratio("lowest"), ".3f"),
+    Column("lower_quartile", "lower quartile", _ratio("lower_quartile"), ".3f"),
+    Column("median", "median", _ratio("median"), ".3f"),
+    Column("upper_quartile", "upper quartile", _ratio("upper_quartile"), ".3f"),
+    Column("highest", "highest", _ratio("highest"), ".3f"),
+    Column("personal", "personal %", _plain("personal"), ".2f"),
+)
+
+COLUMNS = {column.name: column for column in _ALL}

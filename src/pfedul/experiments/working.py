@@ -1,0 +1,159 @@
+"""Works out a case: trains the run, retrains oracles, forgets with every method, keeps figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pfedul.audit.ask.samples import FEWEST
+from pfedul.base.randomness import numpy_generator
+from pfedul.base.tensorfile import digest
+from pfedul.compare.cells import Comparison, cells_of, options_of
+from pfedul.compare.comparison import compare
+from pfedul.compare.tables import is_oracle
+from pfedul.errors import PfedulError
+from pfedul.experiments.cases import Case, Results
+from pfedul.records import canonical_records
+from pfedul.run.opening import create_run, open_run
+from pfedul.run.run import Run
+from pfedul.run.training import Progress, train
+from pfedul.store.paths import LEDGER_FILE
+from pfedul.store.tables import spent_on_rounds
+from pfedul.unlearn.methods import client_work
+from pfedul.version import __version__
+
+OnCase = Callable[[str, float], None]
+"""Called with what is being done, and the share of the case that is done."""
+
+USUAL = "fisher+contributions"
+_KEPT = (
+    *("verdict", "instant", "removed", "removed_interval", "mean_excess", "largest_excess"),
+    *("mia", "mia_accuracy", "remaining_accuracy", "pps", "pps_interval", "cfi", "cfi_interval"),
+    *("ratios", "shared_accuracy_before", "shared_accuracy_after"),
+    *("seconds", "cpu_seconds", "speedup", "cpu_speedup"),
+    *("rounds", "bytes_sent", "bytes_stored", "notes"),
+)
+"""Figures of a comparison's row that are kept."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where runs are kept while cases are worked out, and how."""
+
+    runs: Path
+    data_root: str | None = None
+    workers: int | None = None
+
+
+def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCase) -> Results:
+    """The results of these methods; what was finished before an interruption is not repeated."""
+    steps = _Steps(case, methods, on_case)
+    with closing(_run_of(case, methods, place)) as run:
+        train(run, on_progress=steps.trained, evaluated=False)
+        targets = targets_of(run, case)
+        cells = cells_of(methods, [None])
+        comparison = Comparison(run, targets, cells, case.oracles, place.workers)
+        _, document = compare(comparison, steps.stage, steps.cell)
+        return {**_setting(case, run, targets), **_figures_of(document, methods)}
+
+
+def _run_of(case: Case, methods: Sequence[str], place: Workplace) -> Run:
+    settings = {**case.settings, "record": records_of(methods), "evaluate_every": 0}
+    if place.data_root is not None:
+        settings["data_root"] = place.data_root
+    folder = place.runs / f"{case.name}-{digest(settings['record'].encode())[:6]}"
+    if (folder / LEDGER_FILE).is_file():
+        later = {"data_root": place.data_root} if place.data_root else {}
+        return open_run(Run, folder, None, None, later, client_work())
+    data, model = settings.pop("data"), settings.pop("model")
+    return create_run(Run, folder, data, model, settings, client_work())
+
+
+def records_of(methods: Iterable[str]) -> str:
+    """What training must keep for these methods."""
+    names = [name for label in methods for name in options_of(label).records]
+    return canonical_records("+".join(dict.fromkeys([USUAL, *names])))
+
+
+def targets_of(run: Run, case: Case) -> tuple[str, ...]:
+    """Who leaves: the first client, or clients drawn by the seed; fewer are the first of more.
+
+    Only clients with enough training and test samples to be attacked are drawn.
+    """
+    members = run.members
+    able = [
+        c for c in run.clients if min(members[c].train_samples, members[c].test_samples) >= FEWEST
+    ]
+    if case.first:
+        return (run.clients[0],)
+    if len(able) <= case.leaving:
+        raise PfedulError(
+            f"{case.leaving} clients are to leave {run.store.path}, and only {len(able)} have "
+            f"{FEWEST} training and test samples; choose a scale with more data."
+        )
+    order = numpy_generator(run.settings.seed, "experiment", "targets").permutation(len(able))
+    return tuple(able[place] for place in order[: case.leaving])
+
+
+def _setting(case: Case, run: Run, targets: Sequence[str]) -> Results:
+    everybody = sum(member.train_samples for member in run.members.values())
+    return {
+        "version": __version__,
+        "settings": dict(case.settings),
+        "in_turn": case.in_turn,
+        "targets": list(targets),
+        "share": sum(run.members[target].train_samples for target in targets) / everybody,
+        "test_samples": sum(run.members[target].test_samples for target in targets),
+        "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
+    }
+
+
+def _figures_of(document: Mapping[str, Any], methods: Sequence[str]) -> Results:
+    """Methods that are written differently and mean the same have the same cell."""
+    references = document["references"]
+    cells = {_key(row["label"]): _figures(row) for row in document["cells"]}
+    return {
+        "untouched": next(_figures(row) for row in references if not is_oracle(row)),
+        "oracles": [_figures(row) for row in references if is_oracle(row)],
+        "methods": {name: cells[_key(name)] for name in methods},
+    }
+
+
+def _key(label: str) -> str:
+    (cell,) = cells_of([label], [None])
+    return cell.key
+
+
+def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row.get("failure"):
+        return {"failure": row["failure"]}
+    auc = {
+        f"{t['surface']}/{t['attack']}": t["figures"]["candidate"]["value"] for t in row["tests"]
+    }
+    return {**{name: row[name] for name in _KEPT if name in row}, "auc": auc}
+
+
+class _Steps:
+    """Turns the progress of training, oracles and removals into one share.
+
+    A removal counts as a quarter of a training: a guess that only moves the bar.
+    """
+
+    def __init__(self, case: Case, methods: Sequence[str], on_case: OnCase) -> None:
+        self._on_case, self._oracles = on_case, case.oracles
+        self._total = 1 + case.oracles + len(methods) / 4
+
+    def trained(self, progress: Progress) -> None:
+        share = (progress.round - 1 + progress.replies / progress.clients) / progress.rounds
+        self._on_case(f"training, round {progress.round}", share / self._total)
+
+    def stage(self, stage: str, done: int, of: int) -> None:
+        within = self._oracles * done / of if stage == "oracles" else self._oracles
+        self._on_case(stage, (1 + within) / self._total)
+
+    def cell(self, done: int, of: int, now: str) -> None:
+        before = 1 + self._oracles
+        self._on_case(now, (before + (self._total - before) * done / of) / self._total)
