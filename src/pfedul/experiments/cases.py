@@ -58,7 +58,8 @@ class Case:
         return f"{data}-{chosen['personalization']}-{how}-seed{chosen['seed']}-{key}"
 
     def _decisive(self) -> dict[str, Any]:
-        values = fixed(from_mapping(dict(self.settings), "the scale"))
+        settings = from_mapping(dict(self.settings), "the scale")
+        values = {**fixed(settings), "rounds": settings.rounds}
         return {key: value for key, value in values.items() if key not in _RECORDING}
 
 

@@ -46,7 +46,7 @@ def _draw_bars(figure: Any, document: Document) -> None:
         panel.set_title(column["title"], loc="left", fontsize=11)
     panels[0].set_yticks(range(len(names)), names)
     panels[0].invert_yaxis()
-    _legend(figure, panels[0])
+    _legend(figure, panels)
 
 
 def _bars(panel: Any, cells: Sequence[Cell]) -> None:
@@ -79,7 +79,7 @@ def _draw_lines(figure: Any, document: Document) -> None:
         panel.set_xlabel(axis["axis"])
         panel.set_xticks(axis["x"], [f"{x:g}" for x in axis["x"]])
         panel.grid(axis="y", linewidth=0.6, color="#dddddd")
-    _legend(figure, panels[0])
+    _legend(figure, panels)
 
 
 def _series(document: Document, column: str) -> dict[str, list[Cell]]:
@@ -154,8 +154,12 @@ def _numbers_below(figure: Any, names: Sequence[str]) -> None:
     figure.legend(handles=entries, handlelength=0, **look)
 
 
-def _legend(figure: Any, panel: Any) -> None:
-    handles, labels = panel.get_legend_handles_labels()
-    if handles:
-        place = {"loc": "outside lower center", "ncols": min(4, len(handles)), "frameon": False}
-        figure.legend(handles, labels, fontsize=9, **place)
+def _legend(figure: Any, panels: Sequence[Any]) -> None:
+    """Every name once: a panel may lack what another shows."""
+    known: dict[str, Any] = {}
+    for panel in panels:
+        handles, labels = panel.get_legend_handles_labels()
+        known = {**dict(zip(labels, handles, strict=True)), **known}
+    if known:
+        place = {"loc": "outside lower center", "ncols": min(4, len(known)), "frameon": False}
+        figure.legend(list(known.values()), list(known), fontsize=9, **place)

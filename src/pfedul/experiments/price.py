@@ -116,7 +116,7 @@ def in_words(seconds: float) -> str:
 def sentence(price: Price, names: Sequence[str]) -> str:
     """What an experiment will cost, in a sentence or two."""
     if not price.cases:
-        return f"Everything for {', '.join(names)} is there already."
+        return f"Nothing is left to train for {', '.join(names)}."
     words = (
         f"To do: {price.cases} trainings, {price.oracles} retrained without the target and "
         f"{price.removals} removals. That takes {in_words(price.seconds)} on this machine"

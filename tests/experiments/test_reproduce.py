@@ -1,0 +1,156 @@
+"""Experiments end to end, on digits: worked out case by case, and never twice."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from helpers.cells_here import cells_here
+from helpers.commands import refuse, succeed
+from pfedul.errors import PfedulError
+from pfedul.experiments import EXPERIMENTS, working
+from pfedul.experiments.base import RETRAINED, UNTOUCHED, Experiment, Group, Picture, Row
+from pfedul.experiments.cases import Scale
+from pfedul.experiments.reproduce import Reproduction, reproduce
+
+TINY = {"rounds": 2, "clients": 4, "samples": 240, "min_samples": 20, "engine": "inline"}
+GROUPS = [
+    Group("digits", name, "cifar10", "fedper", {**TINY, "lr": lr})
+    for name, lr in {"slow": 0.01, "fast": 0.1}.items()
+]
+EXPERIMENT = Experiment(
+    name="tiny",
+    summary="two federations",
+    source="",
+    groups=GROUPS,
+    rows=(Row("before", UNTOUCHED), Row("ours", "pfedul"), Row("again", RETRAINED)),
+    columns=("accuracy", "pps", "removed"),
+    picture=Picture("lines", "rate", (1, 2)),
+)
+
+
+def quiet(*_words) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory) -> Reproduction:
+    folder = tmp_path_factory.mktemp("reproduced")
+    return Reproduction([EXPERIMENT], Scale("toy", seeds=1), folder)
+
+
+@pytest.fixture(scope="module")
+def documents(reproduction):
+    """The second case is interrupted once, in the midst of its oracles."""
+    seen = []
+
+    def interrupt(done: float, _of: int, now: str) -> None:
+        seen.append(now)
+        if done > 1 and "oracles" in now:
+            raise KeyboardInterrupt
+
+    with cells_here():
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(reproduction, interrupt)
+        assert len(list((reproduction.folder / "cells").iterdir())) == 1
+        assert (reproduction.folder / "tiny.md").is_file()
+        return reproduce(reproduction, quiet)
+
+
+def test_every_cell_has_its_figures(documents):
+    (document,) = documents
+    assert document["missing"] == 0
+    for group in document["groups"]:
+        for row in ("ours", "again"):
+            assert group["cells"][row]["pps"]["mean"] > 0
+            assert 10 < group["cells"][row]["accuracy"]["mean"] <= 100
+        assert group["cells"]["before"]["accuracy"]["mean"] > 10
+
+
+def test_files_are_written_and_runs_are_gone(documents, reproduction):
+    assert {f.name for f in reproduction.folder.iterdir()} == {
+        *("cells", "tiny.json", "tiny.md", "tiny.png")
+    }
+    written = json.loads((reproduction.folder / "tiny.json").read_text())
+    assert written == json.loads(json.dumps(documents[0]))
+
+
+def test_nothing_is_worked_out_twice(documents, reproduction, monkeypatch):
+    monkeypatch.setattr("pfedul.experiments.reproduce.work_out", lambda *_: pytest.fail("again"))
+    assert reproduce(reproduction, quiet) == documents
+    assert reproduction.price().cases == 0
+
+
+def test_an_interrupted_case_gives_what_an_uninterrupted_one_gives(
+    documents, reproduction, tmp_path
+):
+    only = replace(EXPERIMENT, groups=GROUPS[1:], picture=None)
+    with cells_here():
+        (whole,) = reproduce(replace(reproduction, experiments=[only], folder=tmp_path), quiet)
+    for row in ("before", "ours", "again"):
+        resumed = documents[0]["groups"][1]["cells"][row]
+        assert whole["groups"][0]["cells"][row] == resumed
+
+
+def test_a_case_that_cannot_be_drawn_says_so(reproduction, tmp_path):
+    greedy = replace(EXPERIMENT, groups=[replace(GROUPS[0], leaving=4)])
+    with pytest.raises(PfedulError, match="4 clients are to leave"):
+        reproduce(replace(reproduction, experiments=[greedy], folder=tmp_path), quiet)
+
+
+def test_targets_of_fewer_are_the_first_of_more(reproduction, tmp_path):
+    case, methods = reproduction.wanted[0]
+    place = working.Workplace(tmp_path)
+    run = working._run_of(case, methods, place)
+    one, three = (working.targets_of(run, replace(case, leaving=n)) for n in (1, 3))
+    run.close()
+    assert three[:1] == one
+    assert len(set(three)) == 3
+
+
+def test_records_are_those_that_the_methods_need():
+    assert working.records_of(["pfedul"]) == working.records_of([])
+    assert working.records_of(["federaser"]) == "fisher+contributions+norms"
+
+
+# The command
+
+
+def test_the_list():
+    listed = json.loads(succeed("reproduce", "--json"))
+    assert [row["name"] for row in listed["experiments"]] == [one.name for one in EXPERIMENTS]
+    assert "table7" in succeed("reproduce", "list")
+
+
+def test_table2_needs_no_data_and_trains_nothing(tmp_path):
+    into = tmp_path / "out"
+    (document,) = json.loads(
+        succeed("reproduce", "table2", "--scale", "paper", "--into", into, "--json")
+    )
+    shares = {g["name"]: g["cells"] for g in document["groups"]}
+    head = 512 * 10 + 10
+    body = 11_173_962 - head
+    assert shares["CIFAR-10"]["Ditto"]["personal"]["mean"] == 100
+    statistics = 2 * 4800
+    expected = 100 * head / (head + body + statistics)
+    assert shares["CIFAR-10"]["FedPer"]["personal"]["mean"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_bad_names_and_missing_data_are_one_sentence(tmp_path):
+    assert "Unknown experiment 'table77'" in refuse("reproduce", "table77", "--into", tmp_path)
+    words = ("reproduce", "table7", "--scale", "cpu", "--data-root", tmp_path, "--into", tmp_path)
+    assert "cifar10" in refuse(*words).lower()
+
+
+def test_the_price_alone(tmp_path):
+    words = ("reproduce", "table7", "--scale", "toy", "--seeds", "2", "--into", tmp_path)
+    price = json.loads(succeed(*words, "--price", "--json"))
+    assert (price["cases"], price["oracles"], price["removals"]) == (2, 4, 16)
+    assert price["seconds"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_preset_trains(tmp_path):
+    run = tmp_path / "run"
+    succeed("train", run, "--config", "toy-cifar10", "--rounds", "1")
+    assert json.loads(succeed("status", run, "--json"))["rounds"] == 1
