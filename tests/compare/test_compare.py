@@ -21,7 +21,7 @@ from helpers.toys import tensor_digests
 from pfedul.compare import worker
 from pfedul.compare.cells import Comparison, cells_of, options_of, seeds_of, with_budget
 from pfedul.compare.comparison import compare
-from pfedul.compare.document import leaks, method_rows, stored_bytes
+from pfedul.compare.document import FIGURES, INTERVALS, leaks, method_rows, stored_bytes
 from pfedul.compare.folder import FORMAT, earlier_cells
 from pfedul.compare.page import write_pages
 from pfedul.compare.process import CellTask, Children, child_of, listen, threads_for
@@ -281,14 +281,7 @@ def test_excess_is_over_the_oracles():
 def test_rows_over_seeds_are_means_and_failures_are_counted():
     base = {"label": "a", "method": "a", "control": False, "verdict": "forgotten"}
     base |= {"asked": True, "own_base": False}
-    figures = {
-        name: None
-        for name in (
-            *("largest_excess", "remaining_accuracy", "cfi", "lowest_ratio", "highest_ratio"),
-            *("seconds", "cpu_seconds", "rounds", "bytes_sent", "bytes_stored"),
-            *("shared_accuracy_before", "shared_accuracy_after"),
-        )
-    }
+    figures = dict.fromkeys((*FIGURES, *INTERVALS))
     rows = method_rows(
         [
             {**base, **figures, "failure": None, "mean_excess": 0.1, "pps": 0.8},

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pfedul.compare.document import FIGURES, method_rows
+from pfedul.compare.document import FIGURES, INTERVALS, method_rows
 
 Row = dict[str, Any]
 
 
 def figures(excess: float, pps: float = 1.0) -> Row:
     shared = {"shared_accuracy_before": None, "shared_accuracy_after": None}
-    return {**dict.fromkeys(FIGURES, 1.0), **shared, "mean_excess": excess, "pps": pps}
+    intervals = dict.fromkeys(INTERVALS, (0.9, 1.1))
+    return {**dict.fromkeys(FIGURES, 1.0), **intervals, **shared, "mean_excess": excess, "pps": pps}
 
 
 def reached(auc: float) -> list[Row]:
@@ -38,7 +39,7 @@ def cell(label: str, excess: float, pps: float = 1.0, **changes: Any) -> Row:
 
 
 def failed(label: str, why: str, **changes: Any) -> Row:
-    nothing = dict.fromkeys(FIGURES)
+    nothing = dict.fromkeys((*FIGURES, *INTERVALS))
     return cell(label, 0.0) | {"failure": why, "verdict": None, **nothing, "tests": []} | changes
 
 

@@ -83,6 +83,7 @@ class Retrained:
     recipe: Recipe
     state: State
     accuracies: Mapping[str, float]
+    seconds: float
     cpu_seconds: float
     shared_sha256: str
     cached: bool
@@ -180,11 +181,13 @@ def _copied(tensors: Tensors) -> Tensors:
 def _retrained(made: Run, recipe: Recipe, state: State, done: int) -> Retrained:
     """What is known of a federation of which `done` rounds were there before this audit."""
     ledger = made.store.ledger
+    spent = spent_on_rounds(ledger)
     return Retrained(
         recipe,
         state,
         {client: score.accuracy for client, score in made.measure().clients.items()},
-        spent_on_rounds(ledger).cpu_seconds,
+        spent.seconds,
+        spent.cpu_seconds,
         str(digest_of(ledger, SHARED_FILE)),
         cached=done >= made.rounds,
         trained_now=spent_on_rounds(ledger, since=done).cpu_seconds,

@@ -20,11 +20,12 @@ from pfedul.audit.models import Retrained
 from pfedul.audit.rehearsal import shown_path
 from pfedul.base.threads import one_core
 from pfedul.compare.cells import ALL, Cell, Comparison, cells_of, needs_own_base
+from pfedul.compare.figures import RATIOS, mia_figures, preservation_intervals, preserved
 from pfedul.compare.folder import base_of
 from pfedul.compare.shared_model import shared_accuracy
 from pfedul.compare.tables import is_oracle, verdict_words
 from pfedul.errors import PfedulError
-from pfedul.evaluation import preservation
+from pfedul.evaluation import Accuracies
 from pfedul.records.base import kind_of
 from pfedul.report.material import Json
 from pfedul.settings import read_settings
@@ -37,11 +38,19 @@ TableRow = dict[str, Any]
 
 SHARED_BEFORE, SHARED_AFTER = "shared_accuracy_before", "shared_accuracy_after"
 FIGURES = (
-    *("removed", "mean_excess", "largest_excess", "remaining_accuracy", "pps", "cfi"),
-    *("lowest_ratio", "highest_ratio", SHARED_BEFORE, SHARED_AFTER),
-    *("seconds", "cpu_seconds", "rounds", "bytes_sent", "bytes_stored"),
+    *("removed", "mean_excess", "largest_excess", "mia_accuracy"),
+    *("remaining_accuracy", "pps", "cfi", *RATIOS, SHARED_BEFORE, SHARED_AFTER),
+    *("seconds", "cpu_seconds", "speedup", "cpu_speedup"),
+    *("rounds", "bytes_sent", "bytes_stored"),
 )
 """Columns with numbers, averaged over seeds."""
+
+INTERVALS = ("pps_interval", "cfi_interval")
+FROM_ANSWERS = (
+    *("mia", "mia_surface", "mia_accuracy", "remaining_accuracy", "pps", "cfi", *RATIOS),
+    *("client_ratios", *INTERVALS),
+)
+"""Figures that the process of a cell worked out (figures.py)."""
 
 
 def document(
@@ -57,9 +66,11 @@ def document(
     `folder` is where the comparison keeps the runs that cells branched from.
     """
     run, cells = comparison.run, [*comparison.cells, *earlier]
+    references = reference_rows(comparison, examiner, oracles)
     rows = [
         {
             **cell_row(cell, results[cell.key], base_of(run, cell.method, folder)),
+            **speedups(results[cell.key], references),
             "asked": cell in comparison.cells,
             "own_base": needs_own_base(run, cell.method),
         }
@@ -72,7 +83,7 @@ def document(
         "personalization": run.settings.personalization,
         "data": run.settings.data,
         "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
-        "references": reference_rows(comparison, examiner, oracles),
+        "references": references,
         "methods": method_rows(rows),
         "cells": rows,
     }
@@ -103,7 +114,7 @@ def cell_row(cell: Cell, result: Json, base: Path) -> TableRow:
         "failure": result["failure"],
     }
     if result["failure"] is not None:
-        empty = dict.fromkeys(("verdict", "instant", "removed_interval", *FIGURES))
+        empty = dict.fromkeys(("verdict", "instant", "removed_interval", *FIGURES, *FROM_ANSWERS))
         return {**row, **empty, "tests": [], "notes": []}
     outcome, tests = result["outcome"], result["tests"]
     cost = spent(stages_of(outcome))
@@ -113,7 +124,7 @@ def cell_row(cell: Cell, result: Json, base: Path) -> TableRow:
         "sentence": result["verdict"]["sentence"],
         **instant_part(outcome["audit"]),
         **leaks(tests),
-        **_preserved(outcome["before"], outcome["after"]),
+        **{name: result[name] for name in FROM_ANSWERS},
         SHARED_BEFORE: result[SHARED_BEFORE],
         SHARED_AFTER: result[SHARED_AFTER],
         "seconds": cost.seconds,
@@ -149,17 +160,19 @@ def leaks(tests: Iterable[Json]) -> TableRow:
     return {"mean_excess": fmean(excess), "largest_excess": max(excess)}
 
 
-def _preserved(before: Mapping[str, float], after: Mapping[str, float]) -> TableRow:
-    """Accuracy of the remaining clients, and what each kept of it."""
-    both = [client for client in before if client in after]
-    kept = preservation({c: before[c] for c in both}, {c: after[c] for c in both})
-    ratios = list(kept.ratios.values())
+def speedups(result: Json, references: Sequence[TableRow]) -> TableRow:
+    """How many times faster a cell was than retraining, by the clock and in CPU time.
+
+    By the clock an oracle has all the run's workers, and a cell one process to itself.
+    """
+    if result["failure"] is not None:
+        return {}
+    cost, oracles = spent(stages_of(result["outcome"])), [r for r in references if is_oracle(r)]
+    own = {"seconds": cost.seconds, "cpu_seconds": cost.cpu_seconds}
+    names = {"speedup": "seconds", "cpu_speedup": "cpu_seconds"}
     return {
-        "remaining_accuracy": fmean(after[client] for client in both),
-        "pps": kept.pps if ratios else None,
-        "cfi": kept.cfi if ratios else None,
-        "lowest_ratio": min(ratios, default=None),
-        "highest_ratio": max(ratios, default=None),
+        name: fmean(oracle[unit] for oracle in oracles) / own[unit] if own[unit] else None
+        for name, unit in names.items()
     }
 
 
@@ -190,16 +203,26 @@ def reference_rows(
     shared = shared_accuracy(run, comparison.remaining)
     with one_core():
         rows = [_judged("untouched", examiner, case.candidate, case.oracles)]
-        rows[0] |= {**_preserved(before, before), SHARED_BEFORE: shared, SHARED_AFTER: shared}
-        rows[0] |= {"cpu_seconds": 0.0, **instant_part(witness(run.shared))}
+        rows[0] |= _read_off(examiner, case.candidate, before, before)
+        rows[0] |= {SHARED_BEFORE: shared, SHARED_AFTER: shared}
+        rows[0] |= {"seconds": 0.0, "cpu_seconds": 0.0, **instant_part(witness(run.shared))}
         for oracle, model in zip(oracles, case.oracles, strict=True):
             others = [other for other in case.oracles if other is not model]
             row = _judged(oracle.recipe.name, examiner, model, others)
-            row |= {**_preserved(before, oracle.accuracies), SHARED_BEFORE: shared}
-            row |= {SHARED_AFTER: _shared_of(comparison, oracle)}
+            row |= _read_off(examiner, model, before, oracle.accuracies)
+            row |= {SHARED_BEFORE: shared, SHARED_AFTER: _shared_of(comparison, oracle)}
             row |= instant_part(witness.of(oracle.state))
-            rows.append({**row, "cpu_seconds": oracle.cpu_seconds})
+            row |= {"seconds": oracle.seconds, "cpu_seconds": oracle.cpu_seconds}
+            rows.append({**row, "rounds": run.rounds})
     return rows
+
+
+def _read_off(
+    examiner: Examiner, model: Answers, before: Accuracies, after: Accuracies
+) -> TableRow:
+    case, kept = examiner.case, preserved(before, after)
+    intervals = preservation_intervals(case.samples, case.untouched, model, kept)
+    return {**mia_figures(case.surfaces, model), **kept, **intervals}
 
 
 def _shared_of(comparison: Comparison, oracle: Retrained) -> float | None:
@@ -235,6 +258,7 @@ def _over_seeds(cells: Sequence[TableRow]) -> TableRow:
         "failure": failures[0] if failures else None,
         "verdicts": [cell["verdict"] for cell in sound],
         **_means(sound, FIGURES),
+        **{name: sound[0][name] if len(sound) == 1 else None for name in INTERVALS},
     }
 
 

@@ -23,7 +23,7 @@ from pfedul.store.paths import COMPARISONS
 from pfedul.unlearn.base import Method
 from pfedul.version import __version__
 
-FORMAT = 4
+FORMAT = 5
 """The format of results; those in another format are worked out again, from the same branch."""
 
 RESULT_FILE = "result.json"

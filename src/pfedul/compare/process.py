@@ -43,7 +43,8 @@ class Common:
 class Checkpoint:
     """A run to branch from. `stale` are the personal tensors that the targets would keep.
 
-    `shared_accuracy` is that of the shared model alone, where it can be measured.
+    `shared_accuracy` is that of the shared model alone, where it can be measured. `notes` say how
+    it was trained where it is not the run that the comparison is about.
     """
 
     run: Path

@@ -194,8 +194,22 @@ def _known(name: str, form: Callable[[float], str]) -> Callable[[Json], str]:
     return lambda row: "" if row.get(name) is None else form(row[name])
 
 
+def _interval(row: Json, name: str) -> str:
+    """Empty over several seeds: these have a deviation."""
+    ends = row.get(name)
+    return "" if ends is None else _range(*ends)
+
+
 def _ends(row: Json) -> str:
-    return f"{number(row['lowest_ratio'], 2)} to {number(row['highest_ratio'], 2)}"
+    return _range(row["lowest_ratio"], row["highest_ratio"], 2)
+
+
+def _quartiles(row: Json) -> str:
+    return _range(row["lower_quartile"], row["upper_quartile"], 2)
+
+
+def _range(low: float, high: float, decimals: int = 3) -> str:
+    return f"{number(low, decimals)} to {number(high, decimals)}"
 
 
 SHARED = "shared model"
@@ -203,15 +217,20 @@ PRESERVATION: Columns = {
     "removed": ("leak removed", _known("removed", "{:.0%}".format)),
     "excess": ("mean excess", partial(figure, name="mean_excess", sign=True)),
     "largest": ("largest excess", partial(figure, name="largest_excess", sign=True)),
+    "MIA": ("MIA accuracy", partial(figure, name="mia_accuracy")),
     "accuracy": ("remaining accuracy", partial(figure, name="remaining_accuracy")),
     "PPS": ("PPS", partial(figure, name="pps")),
+    "PPS from, to": ("95 % interval of PPS", partial(_interval, name="pps_interval")),
     "CFI": ("CFI", partial(figure, name="cfi")),
+    "CFI from, to": ("95 % interval of CFI", partial(_interval, name="cfi_interval")),
     "clients": ("lowest and highest client", _ends),
+    "quartiles": ("middle half of the clients", _quartiles),
     SHARED: ("shared model, before and after", shared_words),
 }
 COST: Columns = {
     "CPU s": ("CPU seconds", _known("cpu_seconds", amount)),
     "seconds": ("seconds", _known("seconds", amount)),
+    "faster": ("times faster than retraining (CPU time)", _known("cpu_speedup", amount)),
     "rounds": ("global rounds", _known("rounds", "{:.4g}".format)),
     "sent": ("sent", _known("bytes_sent", human_bytes)),
     "stored": ("kept by training", _known("bytes_stored", human_bytes)),

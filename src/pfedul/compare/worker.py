@@ -17,6 +17,7 @@ from pfedul.audit.judge.case import Examiner
 from pfedul.audit.state import state_of
 from pfedul.base.threads import one_core
 from pfedul.compare.cells import CellResult
+from pfedul.compare.figures import mia_figures, preservation_intervals, preserved
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
 from pfedul.compare.process import CellTask, Common
 from pfedul.compare.shared_model import shared_accuracy
@@ -71,6 +72,7 @@ def _result(task: CellTask, on_stage: OnStage) -> CellResult:
     answers = ask(bench, common.case.samples, state, common.case.surfaces)
     with one_core():
         judgement = _judgement(common, bench, answers)
+        figures = _figures(task, outcome, answers)
     on_stage("audit", 1, 1)
     return {
         "failure": None,
@@ -78,6 +80,7 @@ def _result(task: CellTask, on_stage: OnStage) -> CellResult:
         "shared_accuracy_before": checkpoint.shared_accuracy,
         "shared_accuracy_after": after,
         **judgement,
+        **figures,
         "notes": [*checkpoint.notes, *outcome.notes],
     }
 
@@ -88,6 +91,15 @@ def _judgement(common: Common, bench: Workbench, answers: Answers) -> CellResult
     verdict = examiner.judged(answers, held_out=common.held_out, untested=untested)
     tests = [test_row(finding) for finding in examiner.findings(answers, case.oracles)]
     return {"verdict": verdict.as_json(), "tests": tests}
+
+
+def _figures(task: CellTask, outcome: Outcome, answers: Answers) -> CellResult:
+    """MIA accuracy, PPS and CFI, with intervals where the untouched run is the one before."""
+    case = task.common.case
+    kept = preserved(outcome.before, outcome.after)
+    before = None if task.checkpoint.notes else case.untouched
+    intervals = preservation_intervals(case.samples, before, answers, kept)
+    return {**mia_figures(case.surfaces, answers), **kept, **intervals}
 
 
 def _branch(task: CellTask, bench: Workbench) -> Run:

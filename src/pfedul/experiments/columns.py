@@ -28,10 +28,6 @@ def _plain(name: str) -> Callable[[Figures], float | None]:
     return lambda row: row.get(name)
 
 
-def _ratio(name: str) -> Callable[[Figures], float | None]:
-    return lambda row: (row.get("ratios") or {}).get(name)
-
-
 def _forgotten(row: Figures) -> float | None:
     return None if row.get("verdict") is None else 100.0 * (row["verdict"] == "forgotten")
 
@@ -48,11 +44,11 @@ _ALL = (
     Column("speedup", "speed-up", _plain("speedup"), ".1f"),
     Column("cpu_speedup", "speed-up, CPU time", _plain("cpu_speedup"), ".1f"),
     Column("rounds", "rounds", _plain("rounds"), ".0f"),
-    Column("lowest", "lowest", _ratio("lowest"), ".3f"),
-    Column("lower_quartile", "lower quartile", _ratio("lower_quartile"), ".3f"),
-    Column("median", "median", _ratio("median"), ".3f"),
-    Column("upper_quartile", "upper quartile", _ratio("upper_quartile"), ".3f"),
-    Column("highest", "highest", _ratio("highest"), ".3f"),
+    Column("lowest", "lowest", _plain("lowest_ratio"), ".3f"),
+    Column("lower_quartile", "lower quartile", _plain("lower_quartile"), ".3f"),
+    Column("median", "median", _plain("median_ratio"), ".3f"),
+    Column("upper_quartile", "upper quartile", _plain("upper_quartile"), ".3f"),
+    Column("highest", "highest", _plain("highest_ratio"), ".3f"),
     Column("personal", "personal %", _plain("personal"), ".2f"),
 )
 

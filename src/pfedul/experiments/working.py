@@ -13,6 +13,7 @@ from pfedul.base.randomness import numpy_generator
 from pfedul.base.tensorfile import digest
 from pfedul.compare.cells import Comparison, cells_of, options_of
 from pfedul.compare.comparison import compare
+from pfedul.compare.document import FROM_ANSWERS
 from pfedul.compare.tables import is_oracle
 from pfedul.errors import PfedulError
 from pfedul.experiments.cases import Case, Results
@@ -31,8 +32,8 @@ OnCase = Callable[[str, float], None]
 USUAL = "fisher+contributions"
 _KEPT = (
     *("verdict", "instant", "removed", "removed_interval", "mean_excess", "largest_excess"),
-    *("mia", "mia_accuracy", "remaining_accuracy", "pps", "pps_interval", "cfi", "cfi_interval"),
-    *("ratios", "shared_accuracy_before", "shared_accuracy_after"),
+    *FROM_ANSWERS,
+    *("shared_accuracy_before", "shared_accuracy_after"),
     *("seconds", "cpu_seconds", "speedup", "cpu_speedup"),
     *("rounds", "bytes_sent", "bytes_stored", "notes"),
 )

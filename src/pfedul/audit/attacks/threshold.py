@@ -37,6 +37,26 @@ def threshold_attack(
     )
 
 
+def cross_fitted_accuracy(
+    member_losses: ArrayLike, nonmember_losses: ArrayLike, splits: int = 20
+) -> float:
+    """Balanced accuracy without the luck of one split: the mean over several, each both ways."""
+    inside = finite("losses of members", member_losses)
+    outside = finite("losses of non-members", nonmember_losses)
+    found = []
+    for split in range(splits):
+        parts = [
+            halves(losses[:, None], split, whose)
+            for losses, whose in ((inside, "members"), (outside, "non-members"))
+        ]
+        for fit, test in ((0, 1), (1, 0)):
+            threshold = best_threshold(*(part[fit][:, 0] for part in parts))
+            tried = [part[test][:, 0] for part in parts]
+            hits = (tried[0] <= threshold, tried[1] > threshold)
+            found.append(balanced_accuracy(*(right.astype(np.float64) for right in hits)))
+    return float(np.mean(found))
+
+
 def best_threshold(member_losses: Array, nonmember_losses: Array) -> float:
     """The loss up to which to call a sample a member, for the best balanced accuracy.
 
