@@ -78,6 +78,8 @@ def _job(
         training = replace(training, epochs=task.epochs)
     if task.steps is not None:
         training = replace(training, steps=task.steps)
+    if task.rate is not None:
+        training = replace(training, lr=task.rate)
     return Job(
         client=client,
         model=model,

@@ -62,11 +62,11 @@ class Task:
     """What clients are asked to do.
 
     `number` is the round or the request that it belongs to; the random stream depends on it.
-    `epochs` replaces the local epochs of the settings, and `steps` bounds the batches of each
-    phase of local training. `measured` also asks for the accuracy of the result, which saves a
-    second message. `seed` replaces that of the settings, for other federations of the same
-    clients. `how` holds the name and the options of a method's client function (action "work").
-    The random stream depends on `purpose` as well.
+    `epochs` and `rate` replace the local epochs and the learning rate of the settings, and `steps`
+    bounds the batches of each phase of local training. `measured` also asks for the accuracy of
+    the result, which saves a second message. `seed` replaces that of the settings, for other
+    federations of the same clients. `how` holds the name and the options of a method's client
+    function (action "work"). The random stream depends on `purpose` as well.
     """
 
     action: str
@@ -78,6 +78,7 @@ class Task:
     how: Mapping[str, Any] = field(default_factory=dict)
     purpose: str = ""
     steps: int | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,15 @@ from pfedul.data import BACKDOOR_FORM, DATASETS, PARTITIONS
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS, LocalTraining
+from pfedul.personalization.augmentation import AUGMENTATIONS
+from pfedul.personalization.descent import OPTIMIZERS, cosine
 from pfedul.protocol import ENGINES
 from pfedul.records import canonical_records, record_names
 from pfedul.records.base import RecordOptions
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.paths import SETTINGS_FILE
+
+SCHEDULES = ("constant", "cosine")
 
 OWN = "own"
 """Stands in the file for a model or data given in Python."""
@@ -78,7 +82,20 @@ class Settings:
     )
     local_epochs: int = option(5, "Epochs that a client trains in a round.", at_least=1)
     lr: float = option(0.01, "Local learning rate.", above=0)
-    momentum: float = option(0.9, "Local momentum.", at_least=0, at_most=1)
+    optimizer: str = option("sgd", "Local optimiser.", choices=tuple(OPTIMIZERS), newer=True)
+    schedule: str = option(
+        "constant",
+        "The learning rate over the rounds: the same in all, or falling to zero along a cosine.",
+        choices=SCHEDULES,
+        newer=True,
+    )
+    augment: str = option(
+        "none",
+        "Change images at random in local training; recalibration and audits see them as they are.",
+        choices=tuple(AUGMENTATIONS),
+        newer=True,
+    )
+    momentum: float = option(0.9, "Local momentum (of SGD).", at_least=0, at_most=1)
     weight_decay: float = option(0.0, "Local weight decay.", at_least=0)
     batch_size: int = option(32, "Local batch size.", at_least=1)
     participation: float = option(
@@ -150,8 +167,21 @@ class Settings:
     def training(self) -> LocalTraining:
         """The part that clients need."""
         return LocalTraining(
-            self.local_epochs, self.batch_size, self.lr, self.momentum, self.weight_decay
+            epochs=self.local_epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            optimizer=self.optimizer,
+            augment=self.augment,
         )
+
+    def rate(self, number: int) -> float | None:
+        """The learning rate of a round where it differs from `lr`; after the last it stays."""
+        if self.schedule == "constant":
+            return None
+        last = max(1, self.rounds)
+        return self.lr * cosine(min(number, last) - 1, last)
 
 
 def from_mapping(values: dict[str, Any], source: str) -> Settings:
@@ -189,6 +219,11 @@ def merge(stored: Settings, asked: dict[str, Any]) -> Settings:
                 f"This run was made with {option_name(spec.name)} {before}, which cannot become "
                 f"{after}; leave the option out, or start another run."
             )
+    if stored.schedule != "constant" and wanted.rounds != stored.rounds:
+        raise PfedulError(
+            f"The rate of this run falls to zero over its {stored.rounds} rounds (--schedule "
+            f"{stored.schedule}), so it cannot have {wanted.rounds}; start another run."
+        )
     return wanted
 
 

@@ -12,7 +12,6 @@ from pfedul.base.randomness import random_stream
 from pfedul.data.samples import DatasetSamples
 from pfedul.personalization import LocalTraining
 from pfedul.personalization.local import (
-    Descent,
     count_batches,
     head_inputs,
     run_sgd,
@@ -134,23 +133,3 @@ def test_a_cosine_over_parts_goes_on_where_the_part_before_ended():
     expected = [0.05 * (1 + math.cos(math.pi * step / 6)) for step in range(6)]
     assert rates(part=1, parts=2) + rates(part=2, parts=2) == pytest.approx(expected)
     assert rates() == pytest.approx([0.1, 0.075, 0.025])
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_descent_has_the_bits_of_torchs_sgd(momentum, decay):
-    """Also for a parameter that has a gradient only in every other step."""
-    draw = torch.Generator().manual_seed(0)
-    start = [torch.randn(3, 4, generator=draw), torch.randn(5, generator=draw)]
-    ours, theirs = ([tensor.clone().requires_grad_() for tensor in start] for _ in range(2))
-    descent = Descent(ours, LocalTraining(momentum=momentum, weight_decay=decay))
-    optimizer = torch.optim.SGD(theirs, 0.1, momentum, weight_decay=decay)
-    for step in range(6):
-        descent.clear()
-        optimizer.zero_grad()
-        for place in (0, 1) if step % 2 else (1,):
-            gradient = torch.randn(start[place].shape, generator=draw)
-            ours[place].grad, theirs[place].grad = gradient.clone(), gradient.clone()
-        descent.step(0.1)
-        optimizer.step()
-    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

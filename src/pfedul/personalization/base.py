@@ -15,7 +15,7 @@ from pfedul.split import Split
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: plain SGD, with its momentum reset in every round.
+    """How a client trains; the optimiser begins anew in every round.
 
     `steps` ends each phase of the training after so many batches, however many epochs are left.
     `cosine`: the rate falls to zero along a cosine over all batches of a phase, or of `parts`
@@ -31,6 +31,8 @@ class LocalTraining:
     cosine: bool = False
     part: int = 1
     parts: int = 1
+    optimizer: str = "sgd"
+    augment: str = "none"
 
 
 @dataclass(frozen=True)

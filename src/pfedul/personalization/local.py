@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -11,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim.sgd import sgd
 
 from pfedul.base.tensors import load_tensors, read_tensors
 from pfedul.data.samples import Samples, TensorSamples
+from pfedul.personalization.augmentation import augmented
 from pfedul.personalization.base import Fitted, Job, LocalTraining
+from pfedul.personalization.descent import Descent, rates
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits, labels) -> the number to minimise."""
@@ -63,14 +63,14 @@ def run_sgd(
     if not parameters:  # the model's author froze all of them: there is nothing to train
         return mean_loss(model, samples)
     descent = Descent(parameters, training)
-    rate = _rates(len(samples), training, epochs)
+    rate = rates(epochs * count_batches(len(samples), training.batch_size), training)
     total, seen = torch.zeros(()), 0
     for step, indices in enumerate(
         batches(len(samples), training.batch_size, epochs, training.steps)
     ):
         x, y = samples.batch(indices)
         descent.clear()
-        loss = loss_of(model(x), y)
+        loss = loss_of(model(augmented(x, training.augment)), y)
         torch.autograd.backward(loss)
         if adjust_gradients is not None:
             adjust_gradients()
@@ -80,49 +80,6 @@ def run_sgd(
         if after_step is not None and after_step():
             break
     return float(total) / max(seen, 1)
-
-
-class Descent:
-    """SGD with momentum, the bits of `torch.optim.SGD`.
-
-    That class imports torch's compiler at its first step, in every process again.
-    """
-
-    def __init__(self, parameters: Sequence[Tensor], training: LocalTraining) -> None:
-        self._parameters = parameters
-        self._momentum, self._decay = training.momentum, training.weight_decay
-        self._buffers: dict[int, Tensor | None] = {}
-
-    def clear(self) -> None:
-        for parameter in self._parameters:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def step(self, rate: float) -> None:
-        moved = {place: p for place, p in enumerate(self._parameters) if p.grad is not None}
-        buffers = [self._buffers.get(place) for place in moved]
-        sgd(
-            list(moved.values()),
-            [p.grad for p in moved.values() if p.grad is not None],
-            buffers,
-            lr=rate,
-            momentum=self._momentum,
-            weight_decay=self._decay,
-            dampening=0,
-            nesterov=False,
-            maximize=False,
-        )
-        self._buffers.update(zip(moved, buffers, strict=True))
-
-
-def _rates(count: int, training: LocalTraining, epochs: int) -> Callable[[int], float]:
-    """The rate of each step."""
-    if not training.cosine:
-        return lambda _step: training.lr
-    every = epochs * count_batches(count, training.batch_size)
-    own = min(every, training.steps or every)
-    before, whole = (training.part - 1) * own, training.parts * own
-    return lambda step: training.lr * (1 + math.cos(math.pi * (before + step) / whole)) / 2
 
 
 @torch.no_grad()
@@ -195,14 +152,16 @@ def train_head(
     The frozen body gives the same features in every epoch, so they are computed
     once and cached. That is exact only if the samples are tensors (a Dataset may
     transform at random) and the head is the model's last operation; otherwise nothing
-    is cached. Nor is it if training ends before it has seen that many samples.
+    is cached. Nor is it with augmentation, or if training ends before it has seen that many
+    samples.
     """
     module, body = head_parts(model, head)
     parameters = list(module.parameters())
     model.eval()
     with frozen(body):
         worth = training.steps is None or training.steps * training.batch_size >= len(samples)
-        features = head_inputs(model, module, samples) if worth else None
+        same = training.augment == "none"
+        features = head_inputs(model, module, samples) if worth and same else None
         module.train()
         if features is None:
             return run_sgd(model, parameters, samples, training, epochs)

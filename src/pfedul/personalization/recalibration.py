@@ -36,8 +36,9 @@ def keep_nothing(_job: Job, _how: Recalibration) -> Tensors:
 def refit_head(job: Job, how: Recalibration) -> Tensors:
     """FedPer and FedRep: the head of the model as it is, everything else frozen (Eq. 12)."""
     assert job.head is not None
-    thorough = replace(job.training, epochs=HEAD_EPOCHS, weight_decay=HEAD_DECAY, cosine=True)
-    training = how.training(job.training, thorough)
+    plain = replace(job.training, augment="none")
+    thorough = replace(plain, epochs=HEAD_EPOCHS, weight_decay=HEAD_DECAY, cosine=True)
+    training = how.training(plain, thorough)
     train_head(job.model, job.head, job.samples, training, training.epochs)
     return read_tensors(job.model, job.split.personal)
 

@@ -22,6 +22,7 @@ from pfedul.data import (
 from pfedul.errors import PfedulError
 from pfedul.models import model_factory
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.personalization.augmentation import fits
 from pfedul.protocol import Workbench
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
@@ -69,6 +70,7 @@ def _planted(settings: Settings, data: FederatedData) -> FederatedData:
 def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | None) -> Workbench:
     """Everything that a process needs in order to work for any client."""
     bench = assemble_at_server(settings, input_shape(data), data.classes, own_model)
+    _check_augmentation(settings, input_shape(data))
     model = bench.build_model()
     data = in_type_of(model, data)
     _check_output(model, data)
@@ -100,6 +102,14 @@ def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
         for name, parts in data.clients.items()
     }
     return replace(data, clients=clients)
+
+
+def _check_augmentation(settings: Settings, shape: tuple[int, ...]) -> None:
+    if settings.augment != "none" and not fits(shape):
+        raise PfedulError(
+            f"--augment {settings.augment} is for images of the shape [channels, height, width], "
+            f"and samples here have the shape {list(shape)}; leave it out."
+        )
 
 
 @torch.no_grad()

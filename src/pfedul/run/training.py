@@ -13,7 +13,7 @@ from pfedul.records.base import Keeping
 from pfedul.records.recording import RoundRecorder
 from pfedul.run.run import Run
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
-from pfedul.settings import write_toml
+from pfedul.settings import merge, write_toml
 from pfedul.store.folder import uninterrupted
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
 from pfedul.store.requests import unfinished
@@ -70,7 +70,7 @@ def _refuse_while_pending(run: Run) -> None:
 
 def _remember_rounds(run: Run, rounds: int | None) -> None:
     if rounds is not None and rounds > run.rounds and rounds != run.settings.rounds:
-        run.settings = replace(run.settings, rounds=rounds)
+        run.settings = merge(run.settings, {"rounds": rounds})
         run.store.write_settings(write_toml(run.settings))
 
 
@@ -168,7 +168,8 @@ def compute_round(
     try:
         for cluster, group in run.clusters.groups(clients).items():
             view = run.clusters.view(run.shared, cluster)
-            part = run_round(run.ask, number, group, view, rules, keep, epochs, steps)
+            rate = run.settings.rate(number)
+            part = run_round(run.ask, number, group, view, rules, keep, epochs, steps, rate)
             whole.shared = run.clusters.put(whole.shared, cluster, part.shared)
             whole.accepted += part.accepted
             whole.refused += part.refused

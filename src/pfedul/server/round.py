@@ -111,6 +111,7 @@ def run_round(
     keep: Callable[[Reply], None],
     epochs: int | None = None,
     steps: int | None = None,
+    rate: float | None = None,
 ) -> RoundResult:
     """One round: broadcast, check, aggregate. `keep` is called with each accepted reply.
 
@@ -124,7 +125,7 @@ def run_round(
         reason, norms[client] = check_reply(reply, rules, shared, client)
         return reason
 
-    task = Task("fit", number, epochs, steps=steps)
+    task = Task("fit", number, epochs, steps=steps, rate=rate)
     with closing(ask(task, order, shared, check, on_refusal=result.refused.append)) as replies:
         for reply in replies:
             mean.add(reply.shared, reply.samples)
