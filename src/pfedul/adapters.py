@@ -45,17 +45,18 @@ def mask_positions(kind: AdapterKind, name: str, tensor: Tensor) -> Tensor:
     3
     """
     count = max(1, round(kind.density * tensor.numel()))
-    order = torch.randperm(tensor.numel(), generator=_stream(kind, name))
-    places: Tensor = order[:count].sort().values
+    order = torch.randperm(tensor.numel(), generator=_stream(kind, name), device="cpu")
+    places: Tensor = order[:count].sort().values.to(tensor.device)
     return places
 
 
 def fixed_factor(kind: AdapterKind, name: str, tensor: Tensor) -> Tensor:
     """LoRA's A: uniform within 1 / sqrt(columns), as is usual for it."""
     columns = tensor[0].numel()
-    drawn = torch.rand(_rank(kind, tensor), columns, generator=_stream(kind, name))
+    stream = _stream(kind, name)
+    drawn = torch.rand(_rank(kind, tensor), columns, generator=stream, device="cpu")
     factor: Tensor = (2 * drawn - 1) / math.sqrt(columns)
-    return factor.to(tensor.dtype)
+    return factor.to(tensor)
 
 
 def no_values(kind: AdapterKind, name: str, tensor: Tensor) -> Tensor:

@@ -8,17 +8,18 @@ on another machine of the same kind.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from pfedul.base.device import CPU, device_of, device_of_model, in_precision, moved, prepare
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.base.threads import one_thread
-from pfedul.data.samples import Samples
+from pfedul.data.samples import ClientData, Samples
 from pfedul.errors import PfedulError
 from pfedul.personalization import Job, Recalibration
 from pfedul.personalization.local import FORWARD_BATCH
@@ -31,19 +32,44 @@ from pfedul.records.exact import exact_fisher
 class Scratch:
     """A model that tasks may overwrite, and its buffers that are not in the state dict.
 
-    These buffers are reset before each task, so nothing passes between clients.
+    These buffers are reset before each task, so nothing passes between clients. `data` has the
+    clients' samples on the model's device.
     """
 
     model: nn.Module
     hidden: Tensors
+    data: Mapping[str, ClientData]
 
 
 def scratch_of(bench: Workbench) -> Scratch:
-    """A fresh model to work on."""
-    model = bench.build_model()
+    """A fresh model to work on, where this process computes."""
+    device = device_of(bench.device)
+    prepare(device)
+    model = bench.working_model()
     known = model.state_dict()
     buffers = dict(model.named_buffers())
-    return Scratch(model, {name: b.clone() for name, b in buffers.items() if name not in known})
+    hidden = {name: b.clone() for name, b in buffers.items() if name not in known}
+    data = bench.data if device.type == "cpu" else MovedData(bench.data, device)
+    return Scratch(model, hidden, data)
+
+
+class MovedData(Mapping[str, ClientData]):
+    """Clients' data on a device: each client's is moved once, when it is first asked for."""
+
+    def __init__(self, data: Mapping[str, ClientData], device: torch.device) -> None:
+        self._data, self._device = data, device
+        self._there: dict[str, ClientData] = {}
+
+    def __getitem__(self, client: str) -> ClientData:
+        if client not in self._there:
+            self._there[client] = self._data[client].to(self._device)
+        return self._there[client]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
 
 
 def perform(
@@ -52,13 +78,15 @@ def perform(
     """Do a task for one client, with its cost on the reply."""
     wall, cpu = time.perf_counter(), time.process_time()
     _put_back(scratch)
-    model = scratch.model
+    bench, device = replace(bench, data=scratch.data), device_of_model(scratch.model)
+    job = _job(bench, scratch.model, task, client, moved(shared, device), moved(personal, device))
     seed = bench.seed if task.seed is None else task.seed
     further = (task.purpose,) if task.purpose else ()
-    with one_thread(), random_stream(seed, task.action, task.number, client, *further):
-        reply = ACTIONS[task.action](
-            bench, task, _job(bench, model, task, client, shared, personal)
-        )
+    place = (task.action, task.number, client, *further)
+    within = in_precision(device, bench.precision)
+    with one_thread(), random_stream(seed, *place), within:
+        reply = ACTIONS[task.action](bench, task, job)
+    reply = replace(reply, shared=moved(reply.shared, CPU), personal=moved(reply.personal, CPU))
     spent = time.perf_counter() - wall, time.process_time() - cpu
     return replace(reply, seconds=spent[0], cpu_seconds=spent[1])
 
@@ -136,7 +164,9 @@ def exact_fisher_norms(bench: Workbench, _task: Task, job: Job) -> Reply:
     names = [name for layer in bench.split.layers for name in layer.tensors]
     fisher = exact_fisher(job.model, job.samples, names)
     norms = {
-        layer.name: sum(float(fisher[name].sum(dtype=torch.float64)) for name in layer.tensors)
+        layer.name: sum(
+            float(fisher[name].cpu().sum(dtype=torch.float64)) for name in layer.tensors
+        )
         for layer in bench.split.layers
     }
     return Reply(job.client, len(job.samples), metrics=norms)
@@ -170,7 +200,7 @@ def measure(model: nn.Module, samples: Samples) -> dict[str, float]:
     """Accuracy and mean cross-entropy in eval mode, in large batches."""
     model.eval()
     correct, loss = 0, 0.0
-    for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
+    for indices in torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH):
         x, y = samples.batch(indices)
         logits = model(x)
         correct += int((logits.argmax(1) == y).sum())

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from pfedul.base.device import device_of
 from pfedul.base.tensors import Tensors
 from pfedul.data.samples import ClientData
 from pfedul.personalization import Job, LocalTraining, Personalization, Recalibration
@@ -40,7 +41,8 @@ class Engine(Protocol):
 class Workbench:
     """Everything that a process needs to work for any client.
 
-    `build_model` gives the model as it is before training, the same in every process. `work`
+    `build_model` gives the model as it is before training, the same in every process, on the CPU;
+    `working_model` the same on the device that this process computes on. `work`
     holds the client functions of unlearning methods by name. `random_split`: which of a client's
     samples are training and which test samples was drawn at random.
     """
@@ -55,6 +57,11 @@ class Workbench:
     seed: int
     work: Mapping[str, ClientWork] = field(default_factory=dict)
     random_split: bool = False
+    device: str = "cpu"
+    precision: str = "float32"
+
+    def working_model(self) -> nn.Module:
+        return self.build_model().to(device_of(self.device))
 
 
 @dataclass(frozen=True)

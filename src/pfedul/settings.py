@@ -14,6 +14,7 @@ from typing import Any
 
 import tomli_w
 
+from pfedul.base.device import DEVICES, PRECISIONS
 from pfedul.base.options import check_options, option, option_name, refuse_unknown
 from pfedul.base.tensorfile import digest
 from pfedul.data import BACKDOOR_FORM, DATASETS, PARTITIONS
@@ -143,6 +144,14 @@ class Settings:
         5, "Rounds between evaluations (0: after the last only).", at_least=0, later=True
     )
     checkpoint_every: int = option(1, "Rounds between commits to disk.", at_least=1, later=True)
+    device: str = option(
+        "cpu",
+        f"Where clients and audits compute: {DEVICES}. Equal bits are promised on the CPU only.",
+        later=True,
+    )
+    precision: str = option(
+        "float32", "Precision of local training.", choices=PRECISIONS, newer=True
+    )
     engine: str = option("auto", "Where clients work.", choices=ENGINES, later=True)
     workers: int | None = option(
         None, "Worker processes; as many as there are cores.", at_least=1, later=True

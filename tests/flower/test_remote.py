@@ -199,6 +199,15 @@ def test_a_bad_node_config_is_said(tmp_path, operate, grid):
         operate("train")
 
 
+def test_a_node_computes_on_a_device_of_its_own(tmp_path, operate, grid):
+    operate("train")
+    grid.nodes[1].config = {**grid.nodes[1].config, "device": "cuda:9"}
+    operate("train", rounds=3)
+    reasons = rows(tmp_path, "SELECT reason FROM refusals")
+    assert reasons
+    assert all("'cuda:9' is not there" in reason for (reason,) in reasons)
+
+
 # Faults
 
 

@@ -36,7 +36,9 @@ def bench_of(*clients: str) -> Workbench:
 def fit(bench: Workbench, model: WithNorm, client: str, start: dict) -> dict:
     shared = {name: start[name] for name in bench.split.shared}
     personal = {name: start[name] for name in bench.split.personal}
-    return perform(bench, Scratch(model, {}), Task("fit", 1), client, shared, personal).shared
+    return perform(
+        bench, Scratch(model, {}, bench.data), Task("fit", 1), client, shared, personal
+    ).shared
 
 
 def test_statistics_are_averaged_over_clients_not_taken_from_the_first():

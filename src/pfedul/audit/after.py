@@ -37,7 +37,7 @@ from pfedul.store.requests import DONE, Request, read_requests
 from pfedul.store.tables import digest_of
 from pfedul.unlearn.outcome import Outcome, read_outcome
 
-_FIRST = torch.zeros(1, dtype=torch.int64)  # the index of the first sample
+_FIRST = torch.zeros(1, dtype=torch.int64, device="cpu")  # the index of the first sample
 GONE = {"stale": "the target's personal part was erased with the removal"}
 
 
@@ -202,7 +202,7 @@ def check_labels(bench: Workbench, data: Mapping[str, ClientData]) -> None:
     for target, parts in data.items():
         classes = model(parts.train.batch(_FIRST)[0]).shape[1]
         for part in (parts.train, parts.test):
-            largest = int(part.batch(torch.arange(len(part)))[1].max())
+            largest = int(part.batch(torch.arange(len(part), device="cpu"))[1].max())
             if largest >= classes:
                 raise PfedulError(
                     f"The samples of '{target}' have the label {largest}, but the model of this "

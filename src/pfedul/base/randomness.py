@@ -41,6 +41,8 @@ def random_stream(seed: int, purpose: str, *place: int | str) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which also formats a stack trace for every kind of device.
         torch.default_generator.manual_seed(place_seed)
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.manual_seed_all(place_seed)
         random.seed(place_seed)
         np.random.seed(place_seed % 2**32)
         try:

@@ -60,7 +60,7 @@ def flat_array(tensor: Tensor) -> NDArray[Any]:
     NumPy sums them in double precision on one thread and without a copy, so the last bits
     do not depend on the number of threads.
     """
-    array: NDArray[Any] = wide(tensor).detach().reshape(-1).numpy()
+    array: NDArray[Any] = wide(tensor).detach().cpu().reshape(-1).numpy()
     return array
 
 

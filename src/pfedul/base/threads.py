@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 @cache
 def warm_up() -> None:
     """One gradient of one number, thrown away."""
-    weight = torch.nn.Parameter(torch.zeros(1))
+    weight = torch.nn.Parameter(torch.zeros(1, device="cpu"))
     torch.autograd.backward((weight * 2.0).sum())
 
 

@@ -75,14 +75,14 @@ def _inverse(products: Tensor) -> Tensor:
 
 def gram(rows: Tensor) -> Tensor:
     """A A' in double precision."""
-    total = torch.zeros(len(rows), len(rows), dtype=torch.float64)
+    total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device="cpu")
     for part in _stretches(rows):
         total += part @ part.T
     return total
 
 
 def _products(rows: Tensor, vector: Tensor) -> Tensor:
-    total = torch.zeros(len(rows), dtype=torch.float64)
+    total = torch.zeros(len(rows), dtype=torch.float64, device="cpu")
     for part, piece in zip(_stretches(rows), torch.split(vector, PIECE), strict=True):
         total += part @ piece
     return total

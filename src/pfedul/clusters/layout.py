@@ -90,7 +90,7 @@ class Clusters:
     def files(self, clients: Iterable[str]) -> dict[str, Tensors]:
         """The tensor files that say which cluster each of these clients is in."""
         return {
-            cluster_file(client): {"cluster": torch.tensor(self.assigned[client])}
+            cluster_file(client): {"cluster": torch.tensor(self.assigned[client], device="cpu")}
             for client in clients
             if client in self.assigned
         }

@@ -36,6 +36,10 @@ class Samples(Protocol):
         """The same samples with inputs that are not whole numbers in this type."""
         ...
 
+    def to(self, device: torch.device) -> Samples:
+        """The same samples with batches on this device."""
+        ...
+
 
 @dataclass(frozen=True)
 class TensorSamples:
@@ -50,10 +54,14 @@ class TensorSamples:
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         # A copy, always: its alignment, and so the last bit of what is computed
         # from it, is then the same wherever the samples themselves lie.
-        return self.x.index_select(0, indices), self.y.index_select(0, indices)
+        there = indices.to(self.x.device)
+        return self.x.index_select(0, there), self.y.index_select(0, there)
 
     def as_type(self, dtype: torch.dtype) -> TensorSamples:
         return TensorSamples(_in_type(self.x, dtype), self.y)
+
+    def to(self, device: torch.device) -> TensorSamples:
+        return TensorSamples(self.x.to(device), self.y.to(device))
 
 
 @dataclass(frozen=True)
@@ -62,17 +70,22 @@ class DatasetSamples:
 
     dataset: Any
     dtype: torch.dtype = torch.float32
+    device: torch.device | str = "cpu"
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         items = [self.dataset[int(index)] for index in indices]
-        x = torch.stack([torch.as_tensor(item[0]) for item in items])
-        return _in_type(x, self.dtype), torch.tensor([int(item[1]) for item in items])
+        x = torch.stack([torch.as_tensor(item[0], device="cpu") for item in items])
+        y = torch.tensor([int(item[1]) for item in items], device="cpu")
+        return _in_type(x, self.dtype).to(self.device), y.to(self.device)
 
     def as_type(self, dtype: torch.dtype) -> DatasetSamples:
-        return DatasetSamples(self.dataset, dtype)
+        return DatasetSamples(self.dataset, dtype, self.device)
+
+    def to(self, device: torch.device) -> DatasetSamples:
+        return DatasetSamples(self.dataset, self.dtype, device)
 
 
 def _in_type(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -85,6 +98,10 @@ class ClientData:
 
     train: Samples
     test: Samples
+
+    def to(self, device: torch.device) -> ClientData:
+        """The same data with batches on this device."""
+        return ClientData(self.train.to(device), self.test.to(device))
 
 
 @dataclass(frozen=True)

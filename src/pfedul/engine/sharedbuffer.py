@@ -94,7 +94,7 @@ def views(memory: Any, layout: Places) -> Tensors:
 
 def _view(memory: Any, place: Place) -> Tensor:
     if memory is None or place.count == 0:
-        return torch.empty(place.shape, dtype=place.dtype)
+        return torch.empty(place.shape, dtype=place.dtype, device="cpu")
     flat = torch.frombuffer(memory, dtype=place.dtype, count=place.count, offset=place.offset)
     return flat.view(place.shape)
 

@@ -18,8 +18,9 @@ from pfedul.unlearn.options import ForgetOptions
 
 ACTIONS = ("train", "forget", "evaluate", "status", "inspect", "recalibrate", "admit")
 
-NOT_HERE = {"engine", "workers", "data_root", "checkpoint_every"}
-"""Settings that mean nothing where clients are nodes: every round is committed."""
+NOT_HERE = {"engine", "workers", "device", "data_root", "checkpoint_every"}
+"""Settings that mean nothing where clients are nodes: each has its own, and every round is
+committed."""
 
 
 @dataclass(frozen=True)

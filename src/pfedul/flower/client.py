@@ -129,6 +129,7 @@ def carry_out(node: Node, order: NodeOrder, load: Load | None) -> Reply:
 
 
 def _bench(node: Node, settings: Settings, load: Load | None) -> Workbench:
+    settings = replace(settings, device=str(node.config.get("device", "cpu")))
     model, data = _model_and_data(node, settings, load)
     if model is None:
         bench = assemble(settings, data, None)

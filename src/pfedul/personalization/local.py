@@ -64,7 +64,8 @@ def run_sgd(
         return mean_loss(model, samples)
     descent = Descent(parameters, training)
     rate = rates(epochs * count_batches(len(samples), training.batch_size), training)
-    total, seen = torch.zeros(()), 0
+    total: Tensor | float = 0.0
+    seen = 0
     for step, indices in enumerate(
         batches(len(samples), training.batch_size, epochs, training.steps)
     ):
@@ -75,7 +76,7 @@ def run_sgd(
         if adjust_gradients is not None:
             adjust_gradients()
         descent.step(rate(step))
-        total += loss.detach() * len(y)
+        total = total + loss.detach() * len(y)
         seen += len(y)
         if after_step is not None and after_step():
             break
@@ -85,10 +86,10 @@ def run_sgd(
 @torch.no_grad()
 def mean_loss(model: Callable[[Tensor], Tensor], samples: Samples) -> float:
     """The mean loss, without training."""
-    total = torch.zeros(())
-    for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
+    total: Tensor | float = 0.0
+    for indices in torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH):
         x, y = samples.batch(indices)
-        total += F.cross_entropy(model(x), y, reduction="sum")
+        total = total + F.cross_entropy(model(x), y, reduction="sum")
     return float(total) / len(samples)
 
 
@@ -107,7 +108,7 @@ def shuffled_batches(count: int, batch_size: int) -> Iterator[Tensor]:
     >>> [len(batch) for batch in shuffled_batches(34, 16)]
     [16, 18]
     """
-    batches = list(torch.split(torch.randperm(count), batch_size))
+    batches = list(torch.split(torch.randperm(count, device="cpu"), batch_size))
     if len(batches) > count_batches(count, batch_size):
         batches[-2:] = [torch.cat(batches[-2:])]
     return iter(batches)
@@ -186,7 +187,7 @@ def head_inputs(model: nn.Module, head: nn.Module, samples: Samples) -> TensorSa
     ]
     labels: list[Tensor] = []
     try:
-        for indices in torch.split(torch.arange(len(samples)), FORWARD_BATCH):
+        for indices in torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH):
             x, y = samples.batch(indices)
             logits = model(x)
             labels.append(y)

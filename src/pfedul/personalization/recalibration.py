@@ -92,7 +92,7 @@ def reestimate_statistics(model: nn.Module, samples: Samples) -> None:
     model.eval()
     with _collecting(layers) as moments:
         count = math.ceil(len(samples) / FORWARD_BATCH)
-        for indices in torch.tensor_split(torch.arange(len(samples)), count):
+        for indices in torch.tensor_split(torch.arange(len(samples), device="cpu"), count):
             model(samples.batch(indices)[0])
     for layer, parts in moments.items():
         mean, variance = _pooled(parts)
@@ -137,9 +137,9 @@ def _pooled(parts: list[Moments]) -> tuple[Tensor, Tensor]:
     >>> [value.item() for value in _pooled(halves)]  # of 0, 2, 0, 2
     [1.0, 1.3333333333333333]
     """
-    counts = torch.tensor([[count] for count, _, _ in parts], dtype=torch.float64)
-    means = torch.stack([mean for _, mean, _ in parts]).double()
-    variances = torch.stack([variance for _, _, variance in parts]).double()
+    means = torch.stack([mean.cpu() for _, mean, _ in parts]).double()
+    counts = means.new_tensor([[count] for count, _, _ in parts])
+    variances = torch.stack([variance.cpu() for _, _, variance in parts]).double()
     mean = (counts * means).sum(0) / counts.sum()
     squares = (counts - 1) * variances + counts * (means - mean) ** 2
     return mean, squares.sum(0) / (counts.sum() - 1)

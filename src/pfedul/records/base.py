@@ -164,7 +164,7 @@ class Record:
 
 def int_tensor(value: int) -> Tensor:
     """A whole number as a record writes it."""
-    return torch.tensor(value, dtype=torch.int64)
+    return torch.tensor(value, dtype=torch.int64, device="cpu")
 
 
 def every_file_of(name: str) -> Callable[[Erasure], list[str]]:

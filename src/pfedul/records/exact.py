@@ -41,10 +41,13 @@ def exact_fisher(
 def _summed_squares(
     gradients: Callable[..., Tensors], wanted: Tensors, samples: Samples, batch: int
 ) -> Tensors:
-    sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in wanted.items()}
-    for indices in torch.split(torch.arange(len(samples)), batch):
+    sums = {
+        name: torch.zeros(tensor.shape, dtype=torch.float64, device="cpu")
+        for name, tensor in wanted.items()
+    }
+    for indices in torch.split(torch.arange(len(samples), device="cpu"), batch):
         for name, gradient in gradients(wanted, *samples.batch(indices)).items():
-            sums[name] += gradient.detach().square().sum(0)
+            sums[name] += gradient.detach().square().sum(0).cpu()
     return sums
 
 

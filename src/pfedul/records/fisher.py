@@ -70,7 +70,7 @@ def fisher_noise(fisher: Tensors, sigma: float, generator: Generator) -> Tensors
 
 def _noisy(tensor: Tensor, sigma: float, generator: Generator) -> Tensor:
     scale = sigma * float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
-    noise = torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)
+    noise = torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype, device="cpu")
     return (tensor + scale * noise).clamp_(min=0)
 
 

@@ -51,7 +51,7 @@ class NormsRecorder(Recorder):
     def look_back(self, update: Update, whole: WholeRound) -> None:
         name = record_file("norms", update.client)
         known = self._store.find(name)
-        number = torch.tensor([update.number], dtype=torch.int64)
+        number = torch.tensor([update.number], dtype=torch.int64, device="cpu")
         new = {_ROUNDS: number, **_lengths("before", update.change(self._names))}
         new |= _lengths("after", changes(whole.after, update.after, self._names))
         joined = {key: torch.cat([known[key], row]) if known else row for key, row in new.items()}
@@ -60,7 +60,7 @@ class NormsRecorder(Recorder):
 
 def _lengths(against: str, change: Tensors) -> dict[str, Tensor]:
     return {
-        f"{against}/{name}": torch.tensor([norm({name: tensor})], dtype=torch.float64)
+        f"{against}/{name}": torch.tensor([norm({name: tensor})], dtype=torch.float64, device="cpu")
         for name, tensor in change.items()
     }
 

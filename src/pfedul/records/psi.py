@@ -86,8 +86,8 @@ class PsiRecorder(Recorder):
 
 def _written(psi: Psi) -> Tensors:
     return {
-        _ROUNDS: torch.tensor(psi.rounds, dtype=torch.int64),
-        _PSI: torch.tensor(psi.values, dtype=torch.float64),
+        _ROUNDS: torch.tensor(psi.rounds, dtype=torch.int64, device="cpu"),
+        _PSI: torch.tensor(psi.values, dtype=torch.float64, device="cpu"),
         _BACK_TO: int_tensor(-1 if psi.back_to is None else psi.back_to),
     }
 

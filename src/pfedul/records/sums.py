@@ -58,7 +58,7 @@ class SumsRecorder(Recorder):
     def finish(self, whole: WholeRound) -> None:
         known = read_total(self._store) or Total(0, 0.0)
         squares = known.squares + whole.square
-        row = torch.tensor(squares, dtype=torch.float64)
+        row = torch.tensor(squares, dtype=torch.float64, device="cpu")
         self._store.stage(TOTAL_FILE, {_ROUNDS: int_tensor(known.rounds + 1), _SQUARES: row})
 
 

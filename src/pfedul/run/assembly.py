@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pfedul.base.device import device_of
 from pfedul.base.randomness import random_stream
 from pfedul.data import (
     ClientData,
@@ -83,6 +84,7 @@ def assemble_at_server(
     settings: Settings, shape: tuple[int, ...], classes: int, own_model: ModelFactory | None
 ) -> Workbench:
     """The workbench without data: that of a server whose clients are on other machines."""
+    device_of(settings.device)  # fail now, not in a round
     personalization, options = PERSONALIZATIONS.parse(settings.personalization)
     factory = _model_factory(settings, shape, classes, own_model)
     build = InitialModel(factory, settings.seed)
@@ -90,7 +92,8 @@ def assemble_at_server(
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
     training, seed = settings.training, settings.seed
-    return Workbench(build, split, head, personalization, options, training, data={}, seed=seed)
+    bench = Workbench(build, split, head, personalization, options, training, {}, seed)
+    return replace(bench, device=settings.device, precision=settings.precision)
 
 
 def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
@@ -120,7 +123,9 @@ def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int
         return
     model.train()
     try:
-        model(data.clients[smallest].train.batch(torch.zeros(1, dtype=torch.int64))[0])
+        model(
+            data.clients[smallest].train.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))[0]
+        )
     except ValueError as error:
         raise PfedulError(
             f"The model cannot be trained on a single sample ({error}); "
@@ -137,7 +142,7 @@ class InitialModel:
 
     def __call__(self) -> nn.Module:
         try:
-            with random_stream(self.seed, "init"):
+            with random_stream(self.seed, "init"), torch.device("cpu"):
                 model = self.factory()
         except (RuntimeError, MemoryError) as error:
             raise PfedulError(f"The model cannot be built: {error}") from error
@@ -219,7 +224,7 @@ def input_shape(data: FederatedData) -> tuple[int, ...]:
 
 def _first_inputs(data: FederatedData) -> torch.Tensor:
     train = next(iter(data.clients.values())).train
-    return train.batch(torch.arange(min(2, len(train))))[0]
+    return train.batch(torch.arange(min(2, len(train)), device="cpu"))[0]
 
 
 @torch.no_grad()

@@ -160,9 +160,9 @@ class Context:
     def an_input(self) -> Tensor | None:
         """An input of the right shape; its values do not matter. None if no shape is known."""
         for data in self.run.bench.data.values():
-            return data.train.batch(torch.zeros(1, dtype=torch.int64))[0]
+            return data.train.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))[0]
         shape = self.run.store.ledger.meta("input_shape")
-        return None if shape is None else torch.zeros(1, *json.loads(shape))
+        return None if shape is None else torch.zeros(1, *json.loads(shape), device="cpu")
 
     # Records and history
 

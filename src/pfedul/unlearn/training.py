@@ -188,7 +188,7 @@ def with_noise(ctx: Context, shared: Tensors, sigma: float, scale: str = "same")
     for name in ctx.trained:
         tensor = shared[name].to(torch.float64)
         unit = float(tensor.std(correction=0)) if scale == "tensor" else 1.0
-        noise = torch.randn(tensor.shape, generator=source, dtype=torch.float64)
+        noise = torch.randn(tensor.shape, generator=source, dtype=torch.float64, device="cpu")
         noisy[name] = (tensor + sigma * unit * noise).to(shared[name].dtype)
     return ctx.tied(noisy)
 

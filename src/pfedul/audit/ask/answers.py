@@ -79,7 +79,7 @@ def ask_all(
 def _on_own(
     bench: Workbench, state: State, samples: Mapping[str, TensorSamples]
 ) -> dict[str, Array]:
-    model, found = bench.build_model(), {}
+    model, found = bench.working_model(), {}
     for client, part in state.personal.items():
         load_tensors(model, state.shared, part)  # all tensors: nothing stays of another client
         found[client] = logits_of(model, samples[client])

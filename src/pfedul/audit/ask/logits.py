@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from pfedul.base.device import device_of_model
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
@@ -28,10 +29,11 @@ Logits = NDArray[np.float64]
 
 def logits_of(model: nn.Module, samples: Samples) -> Logits:
     """The model's logits, in double precision."""
-    batches = torch.split(torch.arange(len(samples)), FORWARD_BATCH)
+    batches = torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH)
+    there = samples.to(device_of_model(model))
     with _asking(model):
-        answers = [model(samples.batch(indices)[0]) for indices in batches]
-    logits: Logits = torch.cat(answers).to(torch.float64).numpy()
+        answers = [model(there.batch(indices)[0]) for indices in batches]
+    logits: Logits = torch.cat(answers).cpu().to(torch.float64).numpy()
     return logits
 
 
@@ -43,7 +45,8 @@ def head_features(bench: Workbench, model: nn.Module, samples: Samples) -> Tenso
     """
     head = bench.head or head_of(model)
     with _asking(model):
-        return head_inputs(model, model.get_submodule(head), samples)
+        there = samples.to(device_of_model(model))
+        return head_inputs(model, model.get_submodule(head), there)
 
 
 def logits_from_heads(
@@ -54,7 +57,7 @@ def logits_from_heads(
     Where clients differ in their heads alone, the samples pass the body only once. Where
     they do not differ at all (FedAvg), all get one array.
     """
-    model = bench.build_model()
+    model = bench.working_model()
     fresh = read_tensors(model, bench.split.personal)
     load_tensors(model, shared)
     if not any(personals.values()):

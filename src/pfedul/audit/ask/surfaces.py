@@ -94,12 +94,12 @@ def _probe(bench: Workbench, samples: AuditSamples, state: State) -> Views:
 
 def features_of(bench: Workbench, state: State, samples: TensorSamples) -> Array:
     """What the head is given; the model's answers where it goes on after its head."""
-    model = bench.build_model()
+    model = bench.working_model()
     load_tensors(model, state.shared, newcomer_part(bench, state))
     found = head_features(bench, model, samples)
     if found is None:
         return logits_of(model, samples)
-    features: Array = found.x.flatten(1).double().numpy()
+    features: Array = found.x.flatten(1).cpu().double().numpy()
     return features
 
 

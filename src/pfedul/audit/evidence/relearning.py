@@ -25,6 +25,7 @@ import numpy as np
 
 from pfedul.audit.ask.answers import Answers
 from pfedul.audit.ask.samples import AuditSamples, together
+from pfedul.base.device import device_of_model
 from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
@@ -89,8 +90,9 @@ def relearning_curve(
     It ends early when the accuracy reaches `stop_at`. The shuffles are the same from every
     start. Tensors that `start` does not have start with their initial values.
     """
-    model = bench.build_model()
+    model = bench.working_model()
     load_tensors(model, start)
+    samples = samples.to(device_of_model(model))
     with one_thread(), random_stream(bench.seed, "relearn"):
         curve = [measure(model, samples)["accuracy"]]
         while len(curve) <= epochs and curve[-1] < stop_at - _ROUNDING:

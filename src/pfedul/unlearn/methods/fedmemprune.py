@@ -56,7 +56,7 @@ def least(moves: Tensors, fraction: float) -> dict[str, torch.Tensor]:
     {'a': tensor([ True, False]), 'b': tensor([False,  True])}
     """
     flat = torch.cat([tensor.flatten() for tensor in moves.values()])
-    chosen = torch.zeros(len(flat), dtype=torch.bool)
+    chosen = torch.zeros(len(flat), dtype=torch.bool, device="cpu")
     chosen[flat.argsort(stable=True)[: round(fraction * len(flat))]] = True
     parts = torch.split(chosen, [tensor.numel() for tensor in moves.values()])
     return {

@@ -59,9 +59,9 @@ def unlearned(ctx: Context, options: OSDOptions) -> tuple[Tensors, list[float]]:
         start = flat(shared, ctx.parameters).to(torch.float64)
         moved = unflat(start - rate * direction, shared, ctx.parameters)
         moved = ctx.tied({**shared, **moved})
-        return {**moved, HEALTH: torch.cat([health, torch.tensor([share]).double()])}
+        return {**moved, HEALTH: torch.cat([health, torch.tensor([share], device="cpu").double()])}
 
-    state = {**ctx.shared, HEALTH: torch.zeros(0, dtype=torch.float64)}
+    state = {**ctx.shared, HEALTH: torch.zeros(0, dtype=torch.float64, device="cpu")}
     shared, health = _parts(ctx.steps("unlearning", options.rounds, state, step))
     return shared, health.tolist()
 
@@ -78,7 +78,7 @@ def updates(ctx: Context, shared: Tensors, rate: float, epochs: int) -> tuple[Te
     """
     start = flat(shared, ctx.parameters)
     how = {"epochs": epochs, "lr": rate, "momentum": 0.0, "statistics": False}
-    total, samples = torch.zeros(len(start), dtype=torch.float64), 0
+    total, samples = torch.zeros(len(start), dtype=torch.float64, device="cpu"), 0
     for reply in ctx.ask("train-shared", ctx.targets, shared, {**how, "objective": "unlearn"}):
         total += (start - flat(reply.shared, ctx.parameters)).to(torch.float64) * reply.samples
         samples += reply.samples

@@ -89,7 +89,8 @@ def moves(ctx: Context, options: FusedOptions) -> Tensors:
     how = SharedTraining(ctx.settings.local_epochs, statistics=False)
 
     def step(_number: int, _state: Tensors) -> Tensors:
-        found = {name: torch.zeros((), dtype=torch.float64) for name in candidates(ctx)}
+        zero = torch.zeros((), dtype=torch.float64, device="cpu")
+        found = {name: zero.clone() for name in candidates(ctx)}
         samples = 0
         for reply in ctx.ask("train-shared", clients, ctx.shared, how):
             samples += reply.samples

@@ -147,7 +147,7 @@ def ascended(
             for reply in asked:
                 total.add(reply.shared, reply.samples)
                 report.append([reply.metrics[name] for name in _REPORTED])
-        return {**total.result(), REPORT: torch.tensor(report, dtype=torch.float64)}
+        return {**total.result(), REPORT: torch.tensor(report, dtype=torch.float64, device="cpu")}
 
     state = ctx.steps("ascent", 1, dict(reference), step)
     rows = zip(uploads, state.pop(REPORT).tolist(), strict=True)

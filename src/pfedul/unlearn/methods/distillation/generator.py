@@ -75,7 +75,7 @@ def generator_for(shape: Sequence[int], dtype: torch.dtype, seed: int) -> nn.Mod
     torch.Size([2, 1, 8, 8])
     """
     kind = ImageGenerator if len(shape) == 3 else FlatGenerator
-    with random_stream(seed, "generator"):
+    with random_stream(seed, "generator"), torch.device("cpu"):
         return kind(shape).to(dtype)
 
 
@@ -86,4 +86,4 @@ def parameters_of(generator: nn.Module) -> Tensors:
 def noise(count: int, dtype: torch.dtype, seed: int, number: int) -> Tensor:
     """What the generator is given in one iteration."""
     stream = torch.Generator().manual_seed(derive_seed(seed, "noise", number))
-    return torch.randn(count, NOISE, dtype=dtype, generator=stream)
+    return torch.randn(count, NOISE, dtype=dtype, generator=stream, device="cpu")

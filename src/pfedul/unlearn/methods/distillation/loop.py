@@ -144,7 +144,7 @@ def iterate(
     `number` is the step of the generator's optimiser and the place of its random draws.
     """
     chosen = draw_remaining(parts.remaining, options.branches, seed, number)
-    z = noise(options.batch, parts.dtype, seed, number)
+    z = noise(options.batch, parts.dtype, seed, number).to(_device(state.generator))
     with torch.no_grad():
         batch = answered(parts, chosen, functional_call(parts.generator, state.generator, (z,)))
     student = state.student
@@ -156,10 +156,14 @@ def iterate(
     return DistilState(student, *adam)
 
 
+def _device(tensors: Tensors) -> torch.device:
+    return next(iter(tensors.values())).device
+
+
 def draw_remaining(branches: Sequence[Branch], count: int, seed: int, number: int) -> list[Branch]:
     """Through whose parts the student is distilled this time."""
     stream = torch.Generator().manual_seed(derive_seed(seed, "branches", number))
-    order = torch.randperm(len(branches), generator=stream)[:count]
+    order = torch.randperm(len(branches), generator=stream, device="cpu")[:count]
     return [branches[index] for index in order.tolist()]
 
 
@@ -208,7 +212,7 @@ def loss(
     parts: Parts, batch: Batch, student: Mapping[str, Tensor], weights: Weights, tau: float
 ) -> Tensor:
     """The mean over remaining clients, each through its own frozen personal part."""
-    total = torch.zeros((), dtype=batch.x.dtype)
+    total = batch.x.new_zeros(())
     for branch, teacher in zip(batch.branches, batch.views, strict=True):
         view = parts.lens.look({**parts.start, **student, **branch.personal}, batch.x)
         own = branch.gate * view.features
@@ -244,7 +248,7 @@ def output_distance(student: Tensor, teacher: Tensor, tau: float) -> Tensor:
 def attention_distance(student: Sequence[Tensor], teacher: Sequence[Tensor]) -> Tensor:
     """L_att: squared distances of maps, the mean over the batch and the layers; 0 without any."""
     if not student:
-        return torch.zeros(())
+        return torch.zeros((), device="cpu")
     pairs = zip(student, teacher, strict=True)
     return torch.stack([(own - answers).square().sum(1).mean() for own, answers in pairs]).mean()
 

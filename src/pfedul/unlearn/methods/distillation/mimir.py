@@ -98,7 +98,7 @@ def fit_prompt(job: Job, how: Mapping[str, Any], _extra: Tensors) -> ClientResul
     load_tensors(job.model, job.shared, own)
     job.model.eval()
     with frozen(list(job.model.parameters())):
-        x, _ = job.samples.batch(torch.zeros(1, dtype=torch.int64))
+        x, _ = job.samples.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))
         prompt = first_prompt(job.model, options.head, x)
         _fit(job, options, prompt)
     return ClientResult({"prompt": prompt.detach().clone()})

@@ -62,7 +62,7 @@ def input_like(ctx: Context) -> Tensor:
 
 def one_input(samples: Samples) -> Tensor:
     """A single input, for its shape and type alone."""
-    x, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    x, _ = samples.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))
     if not x.is_floating_point():
         raise PfedulError(
             "The inputs of this run are whole numbers, which a generator cannot draw; "
@@ -99,7 +99,7 @@ def class_embeddings(model: nn.Module, head: str, tensors: Tensors) -> Tensor:
 
 def label_distribution(samples: Samples, classes: int) -> Tensor:
     """The share of each class among a client's samples."""
-    _, labels = samples.batch(torch.arange(len(samples)))
+    _, labels = samples.batch(torch.arange(len(samples), device="cpu"))
     counts = torch.bincount(labels, minlength=classes).to(torch.float64)
     return counts / counts.sum()
 
@@ -196,7 +196,7 @@ def _parts(
     ctx: Context, model: nn.Module, start: Tensors, gates: Gates, seed: int
 ) -> Iterator[Parts]:
     split, like = ctx.split, input_like(ctx)
-    no_gate = torch.ones((), dtype=like.dtype)
+    no_gate = like.new_ones(())
     targets = [Branch(ctx.personal(u), gates.get(u, no_gate)) for u in ctx.targets]
     remaining = [
         Branch(split.beside_shared(ctx.personal(client)), gates.get(client, no_gate))
@@ -254,7 +254,7 @@ def distil(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientResult:
 
 def _parts_at_client(job: Job, lens: Lens, how: Mapping[str, Any], extra: Tensors) -> Parts:
     like = one_input(job.samples)
-    no_gate = torch.ones((), dtype=like.dtype)
+    no_gate = like.new_ones(())
     gate = part_of(extra, "gates").get(job.client, no_gate)
     leaving = part_of(extra, "leaving")
     targets = [
@@ -262,7 +262,7 @@ def _parts_at_client(job: Job, lens: Lens, how: Mapping[str, Any], extra: Tensor
         for number in range(how["targets"])
     ]
     mine = {name: t.clone() for name, t in job.split.beside_shared(job.personal).items()}
-    generator = generator_for(like.shape, like.dtype, how["seed"])
+    generator = generator_for(like.shape, like.dtype, how["seed"]).to(like.device)
     start = part_of(extra, "start")
     old = {name: tensor.clone() for name, tensor in job.shared.items()}
     return Parts(lens, generator, old, start, targets, [Branch(mine, gate)], like.dtype)
