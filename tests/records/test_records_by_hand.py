@@ -250,7 +250,7 @@ def test_a_round_that_was_broken_off_leaves_nothing_of_its_uploads(tmp_path, mon
 
 
 def test_one_upload_is_in_memory_at_a_time(tmp_path, monkeypatch):
-    """However many clients there are, the second look reads them back one by one."""
+    """Of those on disk: however many clients there are, they are read back one by one."""
     from pfedul.records import recording
 
     alive, read = [], recording.read_file
@@ -265,6 +265,7 @@ def test_one_upload_is_in_memory_at_a_time(tmp_path, monkeypatch):
         alive.append((file.stem, weakref.ref(found["one.weight"])))
         return found
 
+    monkeypatch.setattr(recording, "IN_MEMORY", 0)
     monkeypatch.setattr(recording, "read_file", watched)
     trained(tmp_path / "run", record="all", rounds=1)
     assert len(alive) == 4

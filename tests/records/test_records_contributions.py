@@ -53,6 +53,18 @@ def test_sums_are_those_of_paper_and_pencil(tmp_path):
             assert contribution(run.store, client)[BODY].item() == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("room", [0, 3000])
+def test_uploads_that_do_not_fit_into_memory_wait_on_disk(room, run, tmp_path, monkeypatch):
+    """With room for none of the uploads, or for some of them."""
+    monkeypatch.setattr("pfedul.records.recording.IN_MEMORY", room)
+    with deep(tmp_path / "run", **KEPT, engine="inline") as small, deep_again(run) as usual:
+        small.train()
+        for client in usual.clients:
+            one, other = (contribution(fed.store, client) for fed in (small, usual))
+            assert all(torch.equal(one[name], other[name]) for name in other)
+        assert not small.store.scratch.exists()
+
+
 def test_without_the_target_is_what_the_others_updates_alone_would_have_given(tmp_path):
     pencil = Pencil(3)
     with federation(tmp_path / "run", **KEPT) as run:

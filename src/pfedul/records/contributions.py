@@ -48,11 +48,12 @@ class ContributionsRecorder(Recorder):
     looks_back = True
 
     def look_back(self, update: Update, whole: WholeRound) -> None:
-        weight, before = whole.weight(update.client), contribution(self._store, update.client)
-        total = {
-            name: tensor.mul_(weight).add_(before[name] if before else 0)
-            for name, tensor in update.change(self._names).items()
-        }
+        weight, total = whole.weight(update.client), update.change(self._names)
+        before = contribution(self._store, update.client) or {}
+        for name, tensor in total.items():
+            tensor.mul_(weight)
+            if name in before:
+                tensor.add_(before[name])
         self._store.stage(record_file(NAME, update.client), _rounded(total, whole.before))
 
     def finish(self, whole: WholeRound) -> None:

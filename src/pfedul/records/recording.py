@@ -9,12 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pfedul.base.tensorfile import encode, read_file
-from pfedul.base.tensors import Tensors
+from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.base.threads import one_thread
 from pfedul.protocol import Reply
 from pfedul.records import RECORDS
 from pfedul.records.base import Keeping, Update, WholeRound
 from pfedul.store.folder import own_errors
+
+
+IN_MEMORY = 64 * 2**20
+"""Bytes of the uploads of a round that are held in memory."""
 
 
 class RoundRecorder:
@@ -28,6 +32,7 @@ class RoundRecorder:
         self._looking_back = [item for item in self._recorders if item.looks_back]
         self._spool = keeping.store.scratch
         self._samples: dict[str, int] = {}
+        self._held: dict[str, Tensors] = {}
         self.seconds = 0.0
 
     def add(self, reply: Reply) -> None:
@@ -37,9 +42,7 @@ class RoundRecorder:
             for recorder in self._recorders:
                 recorder.add(self._update(reply.client, reply.shared))
             if self._looking_back:
-                with own_errors(self._spool):
-                    self._spool.mkdir(parents=True, exist_ok=True)
-                    self._spooled(reply.client).write_bytes(encode(reply.shared))
+                self._keep(reply)
 
     def finish(self, after: Tensors) -> None:
         """The round is complete, with these tensors."""
@@ -52,14 +55,25 @@ class RoundRecorder:
                 recorder.finish(whole)
             shutil.rmtree(self._spool, ignore_errors=True)
 
+    def _keep(self, reply: Reply) -> None:
+        """Until the end of the round: in memory as far as there is room, and then on disk."""
+        room = IN_MEMORY - sum(map(size_in_bytes, self._held.values()))
+        if size_in_bytes(reply.shared) <= room:
+            self._held[reply.client] = {name: t.clone() for name, t in reply.shared.items()}
+            return
+        with own_errors(self._spool):
+            self._spool.mkdir(parents=True, exist_ok=True)
+            self._spooled(reply.client).write_bytes(encode(reply.shared))
+
     def _look_back(self, client: str, whole: WholeRound) -> None:
         """A function of its own, so the upload is freed before the next one is read."""
-        update = self._update(client, read_file(self._spooled(client)))
+        upload = self._held.pop(client, None) or read_file(self._spooled(client))
+        update = self._update(client, upload)
         for recorder in self._looking_back:
             recorder.look_back(update, whole)
 
     def _spooled(self, client: str) -> Path:
-        """An upload of the current round on disk, so memory holds one at a time."""
+        """An upload of the current round on disk."""
         return self._spool / f"{client}.safetensors"
 
     def _update(self, client: str, after: Tensors) -> Update:
