@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pfedul.base.registry import NoOptions
 from pfedul.errors import PfedulError
+from pfedul.experiments.claims import Claim
 from pfedul.experiments.columns import COLUMNS, Column
 
 UNTOUCHED = "untouched"
@@ -75,8 +76,8 @@ class Picture:
 class Experiment:
     """An entry of the registry.
 
-    `printed` holds the paper's figures. `direct` gives all figures of an experiment that trains
-    nothing, from the settings of each group.
+    `printed` holds the paper's figures, `claims` what it says of them. `direct` gives all figures
+    of an experiment that trains nothing, from the settings of each group.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Experiment:
     printed: Mapping[Place, float] = field(default_factory=dict)
     picture: Picture | None = None
     notes: Sequence[str] = ()
+    claims: Sequence[Claim] = ()
     direct: Callable[[Group, Row, Mapping[str, Any]], Mapping[str, float]] | None = None
     options: type[NoOptions] = NoOptions
 

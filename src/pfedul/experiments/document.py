@@ -9,6 +9,7 @@ from typing import Any
 
 from pfedul.experiments.base import Experiment, Group, Row
 from pfedul.experiments.cases import Results, Scale, Shelf, case_of, rows_of, settings_of
+from pfedul.experiments.claims import findings
 from pfedul.experiments.columns import Column
 from pfedul.experiments.scales import SCALES
 
@@ -18,6 +19,11 @@ Document = dict[str, Any]
 def document_of(experiment: Experiment, scale: Scale, shelf: Shelf) -> Document:
     """All figures of an experiment that are there."""
     parts = [_group(experiment, group, scale, shelf) for group in experiment.groups]
+    document = _document(experiment, scale, parts)
+    return {**document, "claims": findings(document, experiment.claims)}
+
+
+def _document(experiment: Experiment, scale: Scale, parts: Sequence[Document]) -> Document:
     return {
         "experiment": experiment.name,
         "summary": experiment.summary,

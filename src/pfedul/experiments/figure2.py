@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pfedul.experiments.base import Experiment, Picture, Row, printed
+from pfedul.experiments.claims import Claim, above
 from pfedul.experiments.rows import DEFAULT, NO_UNLEARN, PRINTED, RETRAIN
 from pfedul.experiments.table7 import CIFAR10_FEDREP
 
@@ -39,4 +40,21 @@ FIGURE2 = Experiment(
         """,
     ),
     picture=Picture("bars"),
+    claims=(
+        Claim(
+            "Section 4.5",
+            "without attribution PPS falls by .054",
+            above("pFedUL", "w/o Attribution", "pps", 0.03),
+        ),
+        Claim(
+            "Section 4.5",
+            "without adaptive intensity the attack gains 2.5 points",
+            above("w/o Adaptive", "pFedUL", "mia", 1.5),
+        ),
+        Claim(
+            "Section 4.5",
+            "without recalibration PPS falls by .027",
+            above("pFedUL", "w/o Recalibration", "pps", 0.015),
+        ),
+    ),
 )

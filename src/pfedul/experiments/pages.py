@@ -35,7 +35,30 @@ _ENDINGS = {"json": ".json", "markdown": ".md", "picture": ".png"}
 def markdown(document: Document) -> str:
     """The tables with a heading, and what a reader must know."""
     heading = f"# {title(document)}\n\n{remark(document)}\n"
-    return "\n".join([heading, tables(document), *(f"- {note}" for note in notes(document)), ""])
+    remarks = [f"- {note}" for note in notes(document)]
+    return "\n".join([heading, tables(document), *claims(document), *remarks, ""])
+
+
+def claims(document: Document) -> list[str]:
+    """A table of what the paper says, beside what was measured."""
+    if not document["claims"]:
+        return []
+    lines = [CLAIM_HEAD, ["---"] * 4, *map(claim_texts, document["claims"])]
+    return ["**What the paper says**\n", *(f"| {' | '.join(line)} |" for line in lines), ""]
+
+
+CLAIM_HEAD = ("the paper", "says", "its own figures", "measured here")
+
+
+def claim_texts(claim: Mapping[str, Any]) -> list[str]:
+    """One claim as text."""
+    return [claim["source"], claim["says"], _found(claim["printed"], ""), _found(claim["measured"])]
+
+
+def _found(finding: Mapping[str, Any] | None, missing: str = "not measured") -> str:
+    if finding is None:
+        return missing
+    return f"{'yes' if finding['agrees'] else '**no**'}: {finding['figures']}"
 
 
 def title(document: Document) -> str:

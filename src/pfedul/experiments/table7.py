@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pfedul.experiments.base import Experiment, Group, Row, printed
+from pfedul.experiments.claims import Claim, above, rising
 from pfedul.experiments.rows import NO_UNLEARN, RETRAIN
 
 COLUMNS = ("mia", "accuracy", "pps")
@@ -36,5 +37,18 @@ TABLE7 = Experiment(
         "'ours' takes the target's contribution out of these layers only; as many low and random "
         "layers as are high",
         "the paper's row for all layers is that of GA-Naive in Tables 4 and 5, to the digit",
+    ),
+    claims=(
+        Claim(
+            "Section 4.6",
+            "of layers with a high score less is left than of random ones, and "
+            "of these less than of low ones",
+            rising(("High", "Random", "Low"), "mia"),
+        ),
+        Claim(
+            "Table 7",
+            "all layers cost .142 of PPS more than those with a high score",
+            above("High", "All layers", "pps", 0.1),
+        ),
     ),
 )

@@ -16,7 +16,6 @@ from pfedul.records import RECORDS
 from pfedul.records.base import Keeping, Update, WholeRound
 from pfedul.store.folder import own_errors
 
-
 IN_MEMORY = 64 * 2**20
 """Bytes of the uploads of a round that are held in memory."""
 

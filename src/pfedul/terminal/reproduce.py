@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pfedul.experiments.base import Experiment
 from pfedul.experiments.document import Document
-from pfedul.experiments.pages import grids, notes, remark, title
+from pfedul.experiments.pages import CLAIM_HEAD, claim_texts, grids, notes, remark, title
 from pfedul.experiments.price import Price, sentence
 from pfedul.experiments.scales import SCALES, preset_names
 from pfedul.terminal.console import ProgressLog, error_console, line, share_bar, table, waiting
@@ -58,12 +58,19 @@ def progress() -> Iterator[OnProgress]:
         yield show
 
 
+def _plain(claim: Mapping[str, Any]) -> dict[str, str]:
+    texts = (text.replace("**", "") for text in claim_texts(claim))
+    return dict(zip(CLAIM_HEAD, texts, strict=True))
+
+
 def print_documents(documents: Sequence[Document], folder: Path) -> None:
     """Every table, and where the files are."""
     for document in documents:
         line(f"\n{title(document)}")
         for part, (head, *rows) in grids(document).items():
             table(part, [dict(zip(head, row, strict=True)) for row in rows])
+        if document["claims"]:
+            table("what the paper says", [_plain(claim) for claim in document["claims"]])
         for text in (remark(document).replace("**", ""), *notes(document)):
             line(text)
     line(f"\nFiles: {folder}")
