@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
+from pfedul.experiments import EXPERIMENTS
+from pfedul.experiments.cases import Scale, Shelf
+from pfedul.experiments.document import document_of
+from pfedul.experiments.pages import CLAIM_HEAD, claim_texts, notes, tables, title
+from pfedul.experiments.scales import SCALES
 from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
@@ -146,7 +152,76 @@ def _markdown(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines()) + "\n"
 
 
-PAGES = {"cli.md": cli_page, "choices.md": choices_page, "methods.md": methods_page}
+# The paper's tables, from the cases that are there
+
+
+RESULTS = HERE.parent / "results"
+SCALE = Scale("cpu")
+
+
+def documents() -> list[dict[str, Any]]:
+    """Every experiment at the scale of a small machine, as complete as its cases are.
+
+    What trains nothing is cheap at any scale.
+    """
+    shelf = Shelf(RESULTS / SCALE.name)
+    return [document_of(one, Scale("paper") if one.direct else SCALE, shelf) for one in EXPERIMENTS]
+
+
+def reproduction_page() -> str:
+    """Every experiment with its tables; `pfedul reproduce` makes the cases."""
+    intro = (
+        "The tables and figures of the paper, and ours, made by\n\n"
+        "    pfedul reproduce NAME... --data-root DIR --into results/cpu\n\n"
+        "which does the cases that are missing and no other. Cases, tables and pictures as files:\n"
+        "[results/cpu](../results/cpu). What they say of the paper: [fidelity.md](fidelity.md).\n\n"
+        f"Scale `{SCALE.name}`: {SCALES[SCALE.name]}. {SCALE.seeds} trainings are wanted, with\n"
+        f"{SCALE.oracles} oracles each. Mean ± standard deviation over trainings; in brackets\n"
+        "what the paper prints. What trains nothing is shown at the scale `paper`.\n"
+    )
+    sections = map(_experiment, documents())
+    return "# The paper, table by table\n\n" + NOTE + intro + "\n" + "\n".join(sections)
+
+
+def _experiment(document: dict[str, Any]) -> str:
+    heading = f"## {title(document)}\n\n"
+    if not any(group["trainings"] for group in document["groups"]) and document["missing"]:
+        return f"{heading}Not measured yet.\n"
+    lacks = document["missing"]
+    missing = f"**Not complete: {lacks} trainings are missing.**\n\n" if lacks else ""
+    remarks = "".join(f"- {note}\n" for note in notes(document))
+    return f"{heading}{missing}{_picture(document)}{tables(document)}\n{remarks}"
+
+
+def _picture(document: dict[str, Any]) -> str:
+    name = document["experiment"]
+    file = RESULTS / SCALE.name / f"{name}.png"
+    return f"![{name}](../results/{SCALE.name}/{file.name})\n\n" if file.is_file() else ""
+
+
+_MARKS = ("<!-- claims: start; written by `make docs` -->\n", "<!-- claims: end -->")
+
+
+def fidelity_page() -> str:
+    """The page as it is, with the claims of all experiments between their marks."""
+    page = (HERE / "fidelity.md").read_text(encoding="utf-8")
+    before, rest = page.split(_MARKS[0])
+    after = rest.split(_MARKS[1])[1]
+    rows = [
+        dict(zip(("experiment", *CLAIM_HEAD), (f"`{one['experiment']}`", *claim), strict=True))
+        for one in documents()
+        for claim in map(claim_texts, one["claims"])
+    ]
+    return f"{before}{_MARKS[0]}{_markdown(rows)}{_MARKS[1]}{after}"
+
+
+PAGES = {
+    "cli.md": cli_page,
+    "choices.md": choices_page,
+    "methods.md": methods_page,
+    "reproduction.md": reproduction_page,
+    "fidelity.md": fidelity_page,
+}
 
 
 if __name__ == "__main__":

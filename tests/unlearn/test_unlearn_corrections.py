@@ -122,6 +122,18 @@ def test_paper_clipped_stops_at_the_bound_of_the_whole_layer():
     assert found.at_bound == 0.75
 
 
+@pytest.mark.parametrize("step", [1, 1e3, 1e9])
+def test_the_printed_bound_keeps_a_layer_within_one_percent_of_its_length(step):
+    """clip * ||layer|| / sqrt(entries) for each entry is clip * ||layer|| for all: Eq. 11."""
+    view = large_view()
+    found = corrected(f"paper:step={step},clip=0.01", view).tensors
+    moved = math.sqrt(sum(float((found[n] - t).square().sum()) for n, t in view.shared.items()))
+    length = math.sqrt(sum(float(t.square().sum()) for t in view.shared.values()))
+    assert 0 < moved <= 0.01 * length * (1 + 1e-4)
+    if step == 1e9:  # all entries with a direction are at the bound
+        assert moved > 0.009 * length
+
+
 def test_an_entry_that_just_reaches_the_bound_is_at_it():
     """Steps (1, -1, 1, 0) against 0.4 * 2.5 = 1."""
     assert corrected("paper:step=1,clip=0.4").at_bound == 0.75
