@@ -17,7 +17,6 @@ from helpers.toys import client_data, create, reopen, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.run.training import play_round
-from pfedul.status import read_status
 from pfedul.store.ledger import Ledger, insert
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.store import Store
@@ -224,25 +223,6 @@ def test_the_working_folder_itself_cannot_become_a_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PfedulError, match="a folder of its own"):
         create(Path("."))
-
-
-def test_a_journal_that_a_kill_left_is_rolled_back_by_a_reader(start, tmp_path):
-    """A hot journal, made by a process that is killed inside its transaction."""
-    run = tmp_path / "run"
-    shutil.copytree(start, run)
-    script = f"""
-import os, signal, sqlite3
-database = sqlite3.connect({str(run / "ledger.db")!r}, isolation_level=None)
-database.execute("PRAGMA cache_size = 1")
-database.execute("BEGIN IMMEDIATE")
-for number in range(2000):
-    database.execute("INSERT INTO meta VALUES (?, ?)", (str(number), "x" * 500))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", script], check=False)
-    assert (run / "ledger.db-journal").is_file()
-    assert read_status(run)["rounds"] == 0
-    assert not (run / "ledger.db-journal").exists()
 
 
 def test_a_ledger_that_another_program_holds_gives_a_sentence(start, tmp_path):

@@ -6,7 +6,6 @@ is overwritten at once (`secure_delete`), and no write-ahead log remains after a
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing, suppress
@@ -14,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.errors import PfedulError, TransientError
+from pfedul.store.connection import open_to_read, open_to_write
 from pfedul.store.paths import inside
+from pfedul.store.soundness import content_of, flaw, foreign_object
 
 FORMAT = "3"
 """Version of the run folder. A newer one is refused, not half-read."""
@@ -109,27 +110,44 @@ class Ledger:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = inside(path.parent, path.name)
         try:
-            if not read_only:
-                _upgrade(path)
-            self._db = _connect(path, read_only)
-            found = self.meta("format")
-            if read_only and found in _UPGRADES:
-                found = _seem_upgraded(self._db, found)
-        except sqlite3.Error as error:
+            self._db = open_to_read(path) if read_only else open_to_write(path)
+            try:
+                self._begin(read_only)
+            except BaseException:
+                self._db.close()
+                raise
+        except (sqlite3.Error, OSError) as error:
             raise PfedulError(f"{path} is not a readable pfedul ledger ({error}).") from None
-        if found != FORMAT:
+
+    def _begin(self, read_only: bool) -> None:
+        """Check the content before anything is done with it, and upgrade an older format."""
+        self._refuse(foreign_object(self._db), "it has {!r}, which is no table")
+        number = self.meta("format") or ""
+        if number not in {FORMAT, *_UPGRADES}:
             raise PfedulError(
-                f"{path} has format {found}, but this pfedul reads format {FORMAT}; "
+                f"{self.path} has format {number}, but this pfedul reads format {FORMAT}; "
                 "install the version that wrote it."
+            )
+        self._refuse(flaw(self._db, SCHEMA, missing=_UPGRADES.get(number, "")))
+        if number != FORMAT:
+            _seem_upgraded(self._db, number) if read_only else _upgrade(self._db)
+
+    def _refuse(self, flaw: str | None, words: str = "{}") -> None:
+        if flaw is not None:
+            raise PfedulError(
+                f"{self.path} is not as pfedul writes it ({words.format(flaw)}); nothing was "
+                "touched: take this run only from somebody you trust, or restore it from a backup."
             )
 
     @staticmethod
     def create(path: Path) -> Ledger:
         """A new, empty ledger."""
-        with sqlite3.connect(path) as database:
-            database.executescript(SCHEMA)
-            database.execute(*insert("meta", key="format", value=FORMAT))
-        database.close()
+        try:
+            with closing(sqlite3.connect(path)) as database, database:
+                database.executescript(SCHEMA)
+                database.execute(*insert("meta", key="format", value=FORMAT))
+        except sqlite3.OperationalError as error:
+            raise TransientError(f"The ledger {path} cannot be created ({error}).") from None
         return Ledger(path)
 
     def write(self, statements: Iterable[Statement]) -> None:
@@ -151,20 +169,23 @@ class Ledger:
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         """What a query finds, as plain dictionaries."""
-        return [dict(row) for row in self._db.execute(sql, values)]
+        return [dict(row) for row in self._query(sql, values)]
 
     def column(self, sql: str, *values: Any) -> list[Any]:
         """The first column of all rows."""
-        return [row[0] for row in self._db.execute(sql, values)]
+        return [row[0] for row in self._query(sql, values)]
 
     def pairs(self, sql: str, *values: Any) -> dict[Any, Any]:
         """The first column -> the second."""
-        return {row[0]: row[1] for row in self._db.execute(sql, values)}
+        return {row[0]: row[1] for row in self._query(sql, values)}
 
     def value(self, sql: str, *values: Any) -> Any:
         """The first column of the first row; None if there is no row."""
-        row = self._db.execute(sql, values).fetchone()
-        return None if row is None else row[0]
+        return next((row[0] for row in self._query(sql, values)), None)
+
+    def _query(self, sql: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
+        with content_of(self.path):
+            return self._db.execute(sql, values).fetchall()
 
     def meta(self, key: str) -> str | None:
         """A fact about the run as a whole."""
@@ -175,26 +196,23 @@ class Ledger:
         self._db.close()
 
 
-def _upgrade(path: Path) -> None:
+def _upgrade(database: sqlite3.Connection) -> None:
     """Upgrade a ledger of an older format to this one, in one transaction."""
-    with closing(_connect(path, read_only=False)) as database:
-        if _format(database) in _UPGRADES:
-            database.execute("BEGIN IMMEDIATE")
-            found = _format(database)  # within the transaction nobody else can change it
-            for statement in _statements(_UPGRADES.get(found, "")):
-                database.execute(statement)
-            database.execute(*insert("meta", key="format", value=FORMAT))
-            database.execute("COMMIT")
+    database.execute("BEGIN IMMEDIATE")
+    number = _format(database)  # within the transaction nobody else can change it
+    for statement in _statements(_UPGRADES.get(number, "")):
+        database.execute(statement)
+    database.execute(*insert("meta", key="format", value=FORMAT))
+    database.execute("COMMIT")
 
 
-def _seem_upgraded(database: sqlite3.Connection, found: str) -> str:
-    """Add the tables that an older ledger lacks, in memory only; returns the resulting format."""
+def _seem_upgraded(database: sqlite3.Connection, number: str) -> None:
+    """Add the tables that an older ledger lacks, in memory only."""
     database.execute("PRAGMA query_only = OFF")
     database.execute("PRAGMA temp_store = MEMORY")
-    for statement in _statements(_UPGRADES[found]):
+    for statement in _statements(_UPGRADES[number]):
         database.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
     database.execute("PRAGMA query_only = ON")
-    return FORMAT
 
 
 def _format(database: sqlite3.Connection) -> str:
@@ -204,19 +222,3 @@ def _format(database: sqlite3.Connection) -> str:
 
 def _statements(script: str) -> list[str]:
     return [part.strip() for part in script.split(";") if part.strip()]
-
-
-def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    # Readers open it for writing too: a process that was killed in a transaction leaves a
-    # journal, which the next one to open the file must be able to roll back.
-    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    address = f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}"
-    database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
-    database.row_factory = sqlite3.Row
-    if read_only:
-        database.execute("PRAGMA query_only = ON")
-    else:
-        database.execute("PRAGMA journal_mode = DELETE")
-        database.execute("PRAGMA synchronous = EXTRA")
-        database.execute("PRAGMA secure_delete = ON")
-    return database
