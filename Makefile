@@ -5,18 +5,26 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_RUN ?= runs/demo
 
-.PHONY: help install demo test test-deploy lint docs bench clean
+.PHONY: help install demo test test-deploy lint docs lock bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install: $(READY)  ## create .venv and install pfedul with its development tools
 
-$(READY): pyproject.toml constraints.txt
+LOCKS := $(addprefix requirements/,dev.lock torch-cpu.lock torch.lock)
+PIP_FLAGS := --quiet --disable-pip-version-check
+LOCKED := $(PIP_FLAGS) --require-hashes --no-deps --only-binary :all:
+
+# The last command adds no package, but for GPU libraries if torch is a build that asks for them.
+$(READY): pyproject.toml $(LOCKS)
 	$(PYTHON) -c 'import sys; sys.exit("pfedul needs Python 3.11 or newer: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install $(LOCKED) --requirement requirements/dev.lock
+	$(BIN)/pip install $(LOCKED) --requirement requirements/torch-cpu.lock || { \
+	  echo "No CPU build of torch was found; installing the build of the package index instead."; \
+	  $(BIN)/pip install $(LOCKED) --requirement requirements/torch.lock; }
+	$(BIN)/pip install $(PIP_FLAGS) --no-build-isolation --editable '.[dev]'
 	@touch $@
 
 demo: $(READY)  ## train a federation on embedded digits, rehearse the paper's removal, do the default one, draw both
@@ -42,6 +50,15 @@ lint: $(READY)  ## ruff and mypy
 
 docs: $(READY)  ## regenerate the generated pages of the docs
 	$(BIN)/python docs/generate.py
+
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command 'make lock'
+
+lock: $(READY)  ## renew the lock files; the hash in torch-cpu.lock is that which `pip hash` prints for the wheel
+	$(COMPILE) --extra dev --constraint constraints.txt --excludes requirements/gpu.txt --no-emit-package torch \
+	  --output-file requirements/dev.lock pyproject.toml
+	$(COMPILE) --no-deps --output-file requirements/torch.lock constraints.txt
+	$(COMPILE) --output-file requirements/audit.lock requirements/audit.in
 
 bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting against retraining
 	$(BIN)/python bench/speed.py

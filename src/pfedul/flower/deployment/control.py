@@ -1,4 +1,9 @@
-"""Lists and registers nodes at the server, through Flower's control API."""
+"""Lists and registers nodes at the server, through Flower's control API.
+
+The only module that imports private modules of Flower (tests/test_dependencies.py). Its public ones
+have no function that lists, registers or signs off nodes; its command line lists and registers, but
+needs a configuration of its own and cannot sign off a node that was killed.
+"""
 
 from __future__ import annotations
 
