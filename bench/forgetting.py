@@ -57,6 +57,9 @@ def _exclude(strength: float, rounds: int = 0, repair: str = "ordinary") -> dict
     return {f"exclude {strength:g}{kind}": own}
 
 
+CONTROL_ROUNDS = (3, 7, 14, 28)
+"""About 1, 2, 4 and 8 times the CPU time of the default."""
+
 VARIANTS = {
     "paper": "pfedul:correction=paper",
     "paper, saturated": "pfedul:correction=paper,step=1e9,layers=all",
@@ -69,8 +72,8 @@ VARIANTS = {
     **_exclude(1.0, 1, "distil"),
     **_exclude(1.0, 2, "distil"),
     **_exclude(1.0, 4, "distil"),
-    **_exclude(0.5, 2, "distil"),
-    **{f"old heads, {n} rounds": f"old-heads:rounds={n}" for n in (1, 2, 4, 8, 16)},
+    **_exclude(0.7, 2, "distil"),
+    **{f"old heads, {n} rounds": f"old-heads:rounds={n}" for n in CONTROL_ROUNDS},
     "CT": "ct",
     "FedMemPrune": "fedmemprune",
     "recalibration alone": "recalibration",

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from forgetting import PERSONALIZATIONS, RESULTS
+from forgetting import CONTROL_ROUNDS, PERSONALIZATIONS, RESULTS
 from pfedul.compare.tables import verdict_words
 from speed import write_page
 
@@ -115,7 +115,7 @@ def save_picture(found: Sequence[dict[str, Any]], file: Path) -> None:
 FAMILIES = {
     "exclude 1, distil": [f"exclude 1, {n} distil" for n in (1, 2, 4)],
     "exclude 1, ordinary": ["exclude 1", *(f"exclude 1, {n} ordinary" for n in (1, 2, 4))],
-    "from scratch, old heads": [f"old heads, {n} rounds" for n in (1, 2, 4, 8, 16)],
+    "from scratch, old heads": [f"old heads, {n} rounds" for n in CONTROL_ROUNDS],
     "the paper's rule": ["paper", "paper, saturated"],
     "other methods": ["reset 0.5", "CT", "FedMemPrune", "recalibration alone"],
     "retrained, untouched": ["retrained (oracles)", "untouched"],

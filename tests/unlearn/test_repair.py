@@ -19,7 +19,7 @@ from pfedul.data.samples import TensorSamples
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.status import read_status
 from pfedul.store.requests import read_request
-from pfedul.unlearn.distil import PULL, Watched, distance, distil_shared
+from pfedul.unlearn.distil import LAYERS, PULL, Watched, distance, distil_shared, pull
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import read_outcome
 from pfedul.unlearn.training import SharedTraining, train_shared
@@ -67,11 +67,15 @@ def plain(**options):
 
 
 def test_distillation_by_hand():
-    """The features are w x: their distance has the slope 2 (w - v) mean(x^2) / (v^2 var(x))."""
+    """Features, and the one layer before the head, are w x.
+
+    Their distance has the slope 2 (w - v) mean(x^2) / (v^2 var(x)).
+    """
     w, v, head, x = 1.0, 1.5, 0.75, np.array([1.0, 3.0])
     job = two_samples("fedper")
     wrong = 1 / (1 + np.exp(head * w * x))
-    slope = -np.mean(wrong * head * x) + PULL * 2 * (w - v) * np.mean(x**2) / (v**2 * np.var(x))
+    apart = 2 * (w - v) * np.mean(x**2) / (v**2 * np.var(x))
+    slope = -np.mean(wrong * head * x) + (PULL + LAYERS) * apart
     found = distil_shared(job, plain(), {"body.weight": torch.tensor([[v]])}).tensors
     assert float(found["body.weight"]) == pytest.approx(w - 0.1 * slope, abs=1e-6)
 
@@ -96,12 +100,57 @@ def test_without_a_head_logits_are_compared():
     assert headed.features.shape == (4, 2)
 
 
+class Twice(nn.Module):
+    """A layer of two modules, a layer that is called twice, and a head of two."""
+
+    head_name = "head"
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.norm = nn.LayerNorm(2)
+        self.again = nn.Linear(2, 2)
+        self.head = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3))
+
+    def forward(self, x):
+        return self.head(self.again(self.again(self.norm(self.first(x)))))
+
+
+def test_a_layer_is_seen_as_it_leaves_the_module_that_was_called_last():
+    model, x = Twice(), torch.randn(4, 2)
+    watched = Watched(model, "head")
+    watched(x)
+    normalised = model.norm(model.first(x))
+    twice = model.again(model.again(normalised))
+    assert watched.layers.keys() == {"first", "again"}  # and nothing of the head
+    assert torch.equal(watched.layers["first"], normalised)
+    assert torch.equal(watched.layers["again"], twice)
+    assert torch.equal(watched.features, twice)
+
+
+def test_the_pull_weighs_features_and_the_mean_of_the_layers():
+    now, old = Watched(Twice(), "head"), Watched(Twice(), "head")
+    x = torch.randn(4, 2)
+    now(x), old(x)
+    apart = [distance(now.layers[name], old.layers[name]) for name in ("first", "again")]
+    assert torch.allclose(pull(now, old), PULL * apart[1] + LAYERS * sum(apart) / 2)
+
+
+def test_a_model_that_is_all_head_is_held_by_what_its_head_is_given():
+    now, old = (Watched(nn.Sequential(nn.Linear(2, 2)), "0") for _ in range(2))
+    x = torch.randn(4, 2)
+    now(x), old(x)
+    assert not now.layers
+    assert float(pull(now, old)) == 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_model_of_a_client_is_left_without_hooks_and_its_personal_part_as_it_was(name):
     job = norm_job(name)
     before = {key: tensor.clone() for key, tensor in job.personal.items()}
     distil_shared(job, plain(), dict(job.shared))
-    assert not any(module._forward_pre_hooks for module in job.model.modules())
+    modules = list(job.model.modules())
+    assert not any(m._forward_pre_hooks or m._forward_hooks for m in modules)
     assert all(torch.equal(before[key], job.personal[key]) for key in before)
     beside = {key: t for key, t in job.model.state_dict().items() if key not in job.split.shared}
     assert all(torch.equal(tensor, before[key]) for key, tensor in beside.items())

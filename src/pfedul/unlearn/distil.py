@@ -1,8 +1,13 @@
 """Distillation at a client: shared tensors are trained with the client's own old model as teacher.
 
-The loss is cross-entropy plus `PULL` times the squared distance between the features now (what the
-head is given) and those of the teacher, divided by the variance of the latter. Where no head is
-found, or the model does not call it as a module with one input, logits take the place of features.
+The loss is cross-entropy plus two distances between the model now and the teacher: `PULL` times
+that of the features (what the head is given), and `LAYERS` times the mean over the outputs of the
+layers before the head. A distance is squared and divided by the variance of the teacher's values.
+Where no head is found, or the model does not call it as a module with one input, logits take the
+place of features.
+
+The layers let a few steps restore what the others had; the features are held loosely, because
+the target's old head reads them.
 
 The teacher is the old shared tensors, which come with the task, beside the client's own old
 personal part; with Ditto it is the old shared model. It looks at each batch as the student does,
@@ -14,6 +19,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,10 +31,10 @@ from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.personalization.local import run_sgd
 from pfedul.protocol import ClientResult
-from pfedul.split import head_of
+from pfedul.split import Layer, head_of, split_all_shared
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of, shared_model
 
-PULL = 4
+PULL, LAYERS = 4, 12
 """More keeps more accuracy and brings more of the leak back; less overshoots (docs/results.md)."""
 
 
@@ -47,11 +53,18 @@ def distil_shared(job: Job, how: Mapping[str, Any], teacher: Tensors) -> ClientR
             return now(x)
 
         def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-            return F.cross_entropy(logits, labels) + PULL * distance(now.features, old.features)
+            return F.cross_entropy(logits, labels) + pull(now, old)
 
         training = settings_of(job.training, options)
         loss = run_sgd(both, list(parameters.values()), job.samples, training, loss_of=loss_of)
     return ClientResult(read_tensors(job.model, job.split.shared), {"loss": loss})
+
+
+def pull(now: Watched, old: Watched) -> Tensor:
+    """What is added to the loss: the weighted distances of features and layers."""
+    apart = [distance(output, old.layers[name]) for name, output in now.layers.items()]
+    layers = torch.stack(apart).mean() if apart else 0.0
+    return PULL * distance(now.features, old.features) + LAYERS * layers
 
 
 def distance(now: Tensor, old: Tensor) -> Tensor:
@@ -82,24 +95,58 @@ DISTIL_SHARED = {"distil-shared": distil_shared}
 
 
 class Watched:
-    """A model whose features can be looked at after it was called."""
+    """A model whose features and layers can be looked at after it was called.
+
+    `layers` has the output of the module of each layer that was called last, the head left out.
+    """
 
     def __init__(self, model: nn.Module, head: str | None) -> None:
         self._model = model
-        self._seen: list[Tensor] = []
-        module = None if head is None else model.get_submodule(head)
-        self._hook = None if module is None else module.register_forward_pre_hook(self._note)
+        self._inputs: list[Tensor] = []
+        self.layers: dict[str, Tensor] = {}
+        self._hooks = [
+            model.get_submodule(module).register_forward_hook(partial(self._keep, layer.name))
+            for layer in split_all_shared(model).layers
+            for module in modules_of(layer)
+            if not is_in(module, head)
+        ]
+        if head is not None:
+            module = model.get_submodule(head)
+            self._hooks.append(module.register_forward_pre_hook(self._note))
+
+    def _keep(self, layer: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            self.layers[layer] = output
 
     def _note(self, _module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self._seen += inputs
+        self._inputs += inputs
 
     def __call__(self, x: Tensor) -> Tensor:
-        self._seen.clear()
+        self._inputs.clear()
+        self.layers.clear()
         logits: Tensor = self._model(x)
-        self.features = self._seen[0] if len(self._seen) == 1 else logits
+        self.features = self._inputs[0] if len(self._inputs) == 1 else logits
         return logits
 
     def close(self) -> None:
         """Leave the model as it was."""
-        if self._hook is not None:
-            self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
+
+
+def modules_of(layer: Layer) -> list[str]:
+    """The modules that own a layer's parameters.
+
+    >>> modules_of(Layer("conv1", ("conv1.weight", "bn1.weight", "bn1.bias"), 5))
+    ['conv1', 'bn1']
+    """
+    return list(dict.fromkeys(name.rpartition(".")[0] for name in layer.tensors))
+
+
+def is_in(module: str, head: str | None) -> bool:
+    """Whether a module is the head or a part of it.
+
+    >>> is_in("fc.0", "fc"), is_in("fc", "fc"), is_in("fc2", "fc"), is_in("fc", None)
+    (True, True, False, False)
+    """
+    return head is not None and f"{module}.".startswith(f"{head}.")
