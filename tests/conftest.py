@@ -40,6 +40,15 @@ def _without_syncs():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _with_own_key(tmp_path_factory):
+    """No test signs with the key of the user who runs it, or makes one in the user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
+        patch.delenv("PFEDUL_KEY", raising=False)
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))

@@ -1,5 +1,6 @@
 """A ledger of the format before audits: readers leave it as it is, others bring it up."""
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -14,6 +15,8 @@ from pfedul.status import read_status
 from pfedul.store.ledger import FORMAT, Ledger
 
 AUDIT_TABLES = ("audits", "audit_clients")
+CHAIN_TABLES = ("chain", "admissions")
+NEWER = (*AUDIT_TABLES, *CHAIN_TABLES)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def start(tmp_path_factory):
     run = tmp_path_factory.mktemp("ledger") / "run"
     with create(run, rounds=1) as federation:
         federation.train()
-    set_format(run, "2", drop=AUDIT_TABLES)
+    set_format(run, "2", drop=NEWER)
     return run
 
 
@@ -50,7 +53,11 @@ def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
         assert federation.rounds == 1
         assert federation.store.ledger.meta("format") == FORMAT
     after = tables(run)
-    assert {name: after.pop(name) for name in AUDIT_TABLES} == {"audits": [], "audit_clients": []}
+    added = {name: after.pop(name) for name in NEWER}
+    chain = added.pop("chain")
+    assert not any(added.values())
+    assert [row["kind"] for row in chain] == ["upgraded"] * 3 + ["settings"]
+    assert json.loads(chain[0]["body"]) == {"from": "2"}
     for found, number in ((before, "2"), (after, FORMAT)):
         found["meta"] = sorted(found["meta"], key=lambda row: row["key"])
         assert {"key": "format", "value": number} in found["meta"]
@@ -61,6 +68,24 @@ def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
     with create(tmp_path / "new", rounds=1):
         pass
     assert schema(run) == schema(tmp_path / "new")
+
+
+def test_of_a_run_without_a_chain_the_rows_that_are_there_are_signed(tmp_path):
+    """The chain of an upgraded run begins with them: whoever changes one later is found."""
+    run = tmp_path / "run"
+    with create(run, rounds=1) as federation:
+        federation.train()
+        federation.forget("c1", method="none", allow_unchanged=True)
+    set_format(run, "3", drop=CHAIN_TABLES)
+    with reopen(run):
+        pass
+    about = [json.loads(row["about"])[:1] for row in tables(run)["chain"] if row["about"]]
+    assert about == [["files"], ["meta"], ["requests"], ["meta"]]
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        database.execute("UPDATE requests SET asked_at = 'never'")
+        database.commit()
+    with pytest.raises(PfedulError, match="row 1 of requests in the ledger: not what entry 4"):
+        reopen(run)
 
 
 def test_status_and_report_read_it_and_leave_it_as_it_is(run):

@@ -236,7 +236,7 @@ def test_ctrl_c_during_the_commit_counts_once_it_is_over(start, tmp_path):
         def write_and_interrupt(statements):
             statements = list(statements)
             write(statements)
-            if any("UPDATE requests" in sql for sql, _ in statements):
+            if any("UPDATE requests" in str(statement) for statement in statements):
                 signal.raise_signal(signal.SIGINT)
 
         federation.store.ledger.write = write_and_interrupt

@@ -10,6 +10,7 @@ from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.errors import MethodFailed, NothingChanged
+from pfedul.store.requests import read_requests
 from pfedul.unlearn.pfedul.scores import layer_scores
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -333,12 +334,17 @@ def test_all_who_have_a_record_can_be_forgotten_while_others_remain(tmp_path):
 def test_a_result_that_nobody_can_use_is_the_failure_of_the_method(recalibrate, tmp_path):
     """Its tensors are finite, but not what a model makes of them."""
     run = trained(tmp_path / "run", rounds=2, record="sums")
-    before, method = state(run), "fedrecovery:gamma=1e20,sigma=1e20"
+    (tensors, _, clients), method = state(run), "fedrecovery:gamma=1e20,sigma=1e20"
     with deep_again(run) as federation, pytest.raises(MethodFailed, match="'fedrecovery' diverged"):
         federation.forget(TARGET, method=method, recalibrate=recalibrate)
-    assert state(run) == before
+    after, (request,), clients_after = state(run)
+    assert (after, clients_after) == (tensors, clients)
+    assert request["status"] == "failed"
     with deep_again(run) as federation:
+        (failed,) = read_requests(federation.store.ledger)
+        assert "'fedrecovery' diverged" in failed.ending["reason"]
         federation.train(3)
+        assert federation.forget(TARGET, method="none", allow_unchanged=True).request == 2
 
 
 def test_a_request_that_was_begun_with_another_method_says_so(run):

@@ -173,3 +173,14 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError("unreachable")
+
+
+def without_names(text: str, names: Iterable[str]) -> str:
+    """A sentence that no longer says which clients it is about.
+
+    >>> without_names("None of c1, c12 answered.", ["c1", "c12"])
+    'None of a client, a client answered.'
+    """
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = "|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in longest_first)
+    return re.sub(pattern, "a client", text) if pattern else text

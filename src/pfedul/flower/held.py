@@ -17,12 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.clock import now
 from pfedul.base.tensorfile import digest, digest_file, encode, is_digest, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import PRIVATE, write
 from pfedul.store.folder import sync
-from pfedul.store.tables import now
 
 _SAFE_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

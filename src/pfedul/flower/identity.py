@@ -31,7 +31,7 @@ from pfedul.store.ledger import Statement
 from pfedul.store.nodes import (
     barred_keys,
     bound_keys,
-    confirmed_row,
+    confirmed_rows,
     stranger_row,
     traffic_row,
     unconfirmed_erasures,
@@ -173,6 +173,6 @@ def _ask_one(
     if words.get("failure") or words.get("federation") != name:
         server.tell(f"{target} has not confirmed: {words.get('failure', 'an odd receipt')}.")
     else:
-        rows.append(confirmed_row(row, words))
+        rows += confirmed_rows(row, words)
         server.tell(f"{target} confirms that its folder is erased.")
     ledger.write(rows)

@@ -78,6 +78,7 @@ def open_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Fede
         bench = assemble_at_server(settings, *read_inputs(store.ledger), server.model)
         state = bench.build_model().state_dict()
         check_same_tensors(store.read(SHARED_FILE), {n: state[n] for n in bench.split.shared})
+        store.sign_settings()
         if settings != stored:
             store.write_settings(write_toml(settings))
         return Federation(store, settings, bench, engine=_engine(server, store, settings, bench))

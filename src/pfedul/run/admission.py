@@ -8,7 +8,7 @@ from pfedul.errors import PfedulError
 from pfedul.run.run import Run
 from pfedul.store.ledger import Statement
 from pfedul.store.requests import forgotten
-from pfedul.store.tables import Member, client_row, member_of
+from pfedul.store.tables import Member, admission_rows, client_row, member_of
 
 
 def admit(
@@ -37,6 +37,7 @@ def admit(
         raise PfedulError(f"There are no data of a client '{client}'; waiting with data: {known}.")
     member = member or member_of(client, run.known_data[client])
     run.personal_place.stage_first(client)
-    run.store.keep([client_row(member, run.rounds), *also])
+    admitted = admission_rows(run.store.ledger, client, run.rounds, again=client in gone)
+    run.store.keep([client_row(member, run.rounds), *admitted, *also])
     run.store.commit()
     run.join(member)

@@ -81,6 +81,7 @@ def open_run(
         loaded = load_data(settings, data)
         bench = replace(assemble(settings, loaded, model), work=work)
         check_same_federation(store, bench, Clusters(settings.clusters))
+        store.sign_settings()
         if settings != stored:
             store.write_settings(write_toml(settings))
         return kind(store, settings, bench, loaded.warnings)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pfedul.store.chain import AUDIT, Attestation
 from pfedul.store.ledger import Ledger, insert
 
 REHEARSAL, AFTER_THE_FACT = "rehearsal", "audit"
@@ -56,7 +57,8 @@ def write_audit(
         insert("audit_clients", audit=number, client=client, figures=_json(own))
         for client, own in clients.items()
     ]
-    ledger.write([insert("audits", **row), *figures])
+    entry = Attestation(AUDIT, "audits", (number,), {"kind": evidence["kind"]})
+    ledger.write([insert("audits", **row), *figures, entry])
     return next(audit for audit in read_audits(ledger) if audit.number == number)
 
 

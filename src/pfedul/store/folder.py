@@ -19,7 +19,9 @@ from pfedul.base.tensorfile import digest, encode
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError, TransientError
 from pfedul.store import paths
+from pfedul.store.chain import COMMIT, CREATED, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.version import __version__
 
 _WINDOWS = os.name == "nt"
 
@@ -109,7 +111,7 @@ def write_draft(
 ) -> FileLock:
     """Write a complete run folder under a temporary name; returns its lock."""
     lock = take_lock(draft)
-    (draft / paths.SETTINGS_FILE).write_text(settings, encoding="utf-8")
+    (draft / paths.SETTINGS_FILE).write_bytes(settings.encode())
     statements = list(rows)
     for name, content in tensors.items():
         data = encode(content)
@@ -117,7 +119,8 @@ def write_draft(
         (draft / name).write_bytes(data)
         statements.append(insert("files", path=name, sha256=digest(data), bytes=len(data)))
     ledger = Ledger.create(draft / paths.LEDGER_FILE)
-    ledger.write(statements)
+    created = settings_entry(settings.encode(), CREATED, pfedul=__version__)
+    ledger.write([*statements, created, Attestation(COMMIT, "files", facts={"commit": 0})])
     ledger.close()
     sync_tree(draft)
     return lock

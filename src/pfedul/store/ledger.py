@@ -12,12 +12,21 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.keys import operator_key
 from pfedul.errors import PfedulError, TransientError
+from pfedul.store.chain import (
+    CHAIN_TABLES,
+    UPGRADED,
+    Attestation,
+    append,
+    attested_rows,
+    rows_digest,
+)
 from pfedul.store.connection import open_to_read, open_to_write
 from pfedul.store.paths import inside
 from pfedul.store.soundness import content_of, flaw, foreign_object
 
-FORMAT = "3"
+FORMAT = "4"
 """Version of the run folder. A newer one is refused, not half-read."""
 
 _AUDIT_TABLES = """
@@ -29,7 +38,7 @@ CREATE TABLE audit_clients (
     PRIMARY KEY (audit, client));
 """
 
-_UPGRADES = {"2": _AUDIT_TABLES}
+_UPGRADES = {"2": _AUDIT_TABLES + CHAIN_TABLES, "3": CHAIN_TABLES}
 """Tables that an older format lacks: added when such a ledger is opened for writing.
 
 Readers see them as empty tables, but the file is not changed, so the version that
@@ -38,6 +47,7 @@ wrote it can still use it.
 
 SCHEMA = (
     _AUDIT_TABLES
+    + CHAIN_TABLES
     + """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE clients (
@@ -90,7 +100,8 @@ CREATE TABLE pending (path TEXT PRIMARY KEY, staged TEXT NOT NULL);
 """
 )
 
-Statement = tuple[str, tuple[Any, ...]]
+Statement = tuple[str, tuple[Any, ...]] | Attestation
+"""SQL with its values, or an entry for the chain about the rows as they are by then."""
 
 
 def insert(table: str, **values: Any) -> Statement:
@@ -145,7 +156,7 @@ class Ledger:
         try:
             with closing(sqlite3.connect(path)) as database, database:
                 database.executescript(SCHEMA)
-                database.execute(*insert("meta", key="format", value=FORMAT))
+                _execute(database, [insert("meta", key="format", value=FORMAT)])
         except sqlite3.OperationalError as error:
             raise TransientError(f"The ledger {path} cannot be created ({error}).") from None
         return Ledger(path)
@@ -154,8 +165,7 @@ class Ledger:
         """Execute all of the statements, durably, or none of them."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for sql, values in statements:
-                self._db.execute(sql, values)
+            _execute(self._db, statements)
             self._db.execute("COMMIT")
         except BaseException as error:
             with suppress(sqlite3.Error):
@@ -192,8 +202,26 @@ class Ledger:
         found: str | None = self.value("SELECT value FROM meta WHERE key = ?", key)
         return found
 
+    def rows_digest(self, about: str, salt: str) -> str | None:
+        """See `chain.rows_digest`."""
+        with content_of(self.path):
+            return rows_digest(self._db, about, salt)
+
+    def attested_rows(self) -> list[str]:
+        """All rows, in the form of `Entry.about`, that an entry of the chain must be about."""
+        with content_of(self.path):
+            return [item.about for item in attested_rows(self._db)]
+
     def close(self) -> None:
         self._db.close()
+
+
+def _execute(database: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    for statement in statements:
+        if isinstance(statement, Attestation):
+            append(database, statement, operator_key())
+        else:
+            database.execute(*statement)
 
 
 def _upgrade(database: sqlite3.Connection) -> None:
@@ -202,7 +230,10 @@ def _upgrade(database: sqlite3.Connection) -> None:
     number = _format(database)  # within the transaction nobody else can change it
     for statement in _statements(_UPGRADES.get(number, "")):
         database.execute(statement)
-    database.execute(*insert("meta", key="format", value=FORMAT))
+    _execute(database, [insert("meta", key="format", value=FORMAT)])
+    if number in _UPGRADES:
+        first = Attestation(UPGRADED, facts={"from": number})
+        _execute(database, [first, *attested_rows(database)])
     database.execute("COMMIT")
 
 

@@ -7,9 +7,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pfedul.base.clock import now
+from pfedul.store.chain import ERASURE, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.paths import AT_NODES
-from pfedul.store.tables import now
 
 
 def run_facts(shape: Sequence[int], classes: int) -> list[Statement]:
@@ -67,6 +68,7 @@ def barring_rows(ledger: Ledger, request: int, targets: Sequence[str]) -> list[S
         rows += [
             insert("barred", node_key=key, request=request),
             insert("erasures", **asked),
+            Attestation(ERASURE, "erasures", (request, target), {"confirmed": False}),
             _known_row(target, key),
         ]
     return rows
@@ -77,10 +79,14 @@ def unconfirmed_erasures(ledger: Ledger) -> list[dict[str, Any]]:
     return ledger.rows("SELECT * FROM erasures WHERE confirmed_at IS NULL")
 
 
-def confirmed_row(erasure: Mapping[str, Any], receipt: Mapping[str, Any]) -> Statement:
+def confirmed_rows(erasure: Mapping[str, Any], receipt: Mapping[str, Any]) -> list[Statement]:
     """An erasure with the client's receipt: how much was erased, not the hashes of its tensors."""
     kept = {key: receipt.get(key) for key in ("erased_at", "files", "bytes")}
-    return insert("erasures", **{**erasure, "confirmed_at": now(), "receipt": json.dumps(kept)})
+    key = erasure["request"], erasure["target"]
+    return [
+        insert("erasures", **{**erasure, "confirmed_at": now(), "receipt": json.dumps(kept)}),
+        Attestation(ERASURE, "erasures", key, {"confirmed": True}),
+    ]
 
 
 def traffic_row(action: str, number: int, clients: int, counts: Mapping[str, int]) -> Statement:

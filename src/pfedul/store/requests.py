@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pfedul.base.clock import now
 from pfedul.base.text import counted
 from pfedul.errors import PfedulError
+from pfedul.store.chain import ERASED, REQUEST, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
-from pfedul.store.tables import now
 
-PENDING, DONE = "pending", "done"
+PENDING, DONE, REFUSED, FAILED = "pending", "done", "refused", "failed"
+"""A request that was refused, or whose method failed, stays in the ledger as such."""
 
 _REPAIRING = "repairing"
 """Of older versions, whose repair rounds came after the removal: it is done."""
@@ -20,30 +22,48 @@ _REPAIRING = "repairing"
 LEVEL, CLIENT_LEVEL = "level", "client"
 """The granularity of a request, among its options: whole clients, so far."""
 
+ASKED = "asked"
+"""Who asked for it, on what ground, and by when it is due, among its options."""
+
 NOT_CONFIRMED = "erasure at the client not confirmed"
 
 CLIENT_TABLES = (
     *("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations"),
-    *("nodes", "audit_clients"),
+    *("nodes", "audit_clients", "admissions"),
 )
 """Every table with rows about single clients."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A removal asked for. While it is pending no tensor has been touched."""
+    """A removal asked for. While it is pending no tensor has been touched.
+
+    `outcome` is that of a request that is done, `ending` says of one that was refused or has
+    failed why and when (`reason`, `finished_at`).
+    """
 
     number: int
     targets: tuple[str, ...]
     options: dict[str, Any]
     asked_at: str
     status: str
-    outcome: dict[str, Any] | None
+    outcome: dict[str, Any] | None = None
+    ending: dict[str, str] | None = None
 
     @property
     def level(self) -> str:
         """What is to be forgotten: so far only whole clients (not samples or classes)."""
         return str(self.options.get(LEVEL, CLIENT_LEVEL))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Who asked for it (`by`), on what `ground`, and when it is `due`; as far as known."""
+        return dict(self.options.get(ASKED, {}))
+
+    @property
+    def open(self) -> bool:
+        """Whether it has yet to be honoured."""
+        return self.status == PENDING
 
 
 def read_requests(ledger: Ledger) -> list[Request]:
@@ -58,23 +78,32 @@ def _read(row: Mapping[str, Any]) -> Request:
         left = counted(options["repair_rounds"] - row["repaired"], "repair round")
         note = f"an older version ended before {left} of this removal; not played since"
         status, outcome = DONE, {**outcome, "notes": [*outcome["notes"], note]}
+    result, ending = (None, outcome) if status in {REFUSED, FAILED} else (outcome, None)
     targets = tuple(json.loads(row["targets"]))
-    return Request(row["request"], targets, options, row["asked_at"], status, outcome)
+    return Request(row["request"], targets, options, row["asked_at"], status, result, ending)
 
 
 def unfinished(ledger: Ledger) -> Request | None:
     """The request that was begun and not finished, if there is one."""
-    return next((item for item in read_requests(ledger) if item.status != DONE), None)
+    return next((item for item in read_requests(ledger) if item.open), None)
 
 
 def forgotten(ledger: Ledger) -> dict[str, Request]:
     """Clients that were forgotten -> the request that did it."""
-    honoured = [item for item in read_requests(ledger) if item.status != PENDING]
+    honoured = [item for item in read_requests(ledger) if item.status == DONE]
     return {target: item for item in honoured for target in item.targets}
 
 
-def file_request(ledger: Ledger, targets: Sequence[str], options: Mapping[str, Any]) -> Request:
-    """Write a request into the ledger before anything is done, or resume the pending one."""
+def file_request(
+    ledger: Ledger,
+    targets: Sequence[str],
+    options: Mapping[str, Any],
+    asked: Mapping[str, Any] | None = None,
+) -> Request:
+    """Write a request into the ledger before anything is done, or resume the pending one.
+
+    `asked` says who asks for it, and why; a pending request keeps what it was made with.
+    """
     begun = unfinished(ledger)
     if begun is not None and set(begun.targets) != set(targets):
         raise PfedulError(
@@ -83,21 +112,27 @@ def file_request(ledger: Ledger, targets: Sequence[str], options: Mapping[str, A
         )
     if begun is None:
         number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
-        begun = Request(number, tuple(targets), {}, now(), PENDING, None)
-    if begun.status == PENDING:
-        ledger.write([_row(begun, options)])
+        begun = Request(number, tuple(targets), {ASKED: asked or {}}, now(), PENDING)
+    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: {**(asked or {}), **begun.asked}}
+    begun = replace(begun, options=kept)
+    ledger.write([_row(begun), request_entry(begun.number, PENDING)])
     return begun
 
 
-def _row(request: Request, options: Mapping[str, Any]) -> Statement:
+def _row(request: Request) -> Statement:
     return insert(
         "requests",
         request=request.number,
         targets=json.dumps(request.targets),
-        options=json.dumps({**options, LEVEL: CLIENT_LEVEL}),
+        options=json.dumps(request.options),
         asked_at=request.asked_at,
         status=PENDING,
     )
+
+
+def request_entry(number: int, status: str, **facts: Any) -> Attestation:
+    """An entry of the chain about a request, as its row is by then."""
+    return Attestation(REQUEST, "requests", (number,), {"status": status, **facts})
 
 
 def read_request(ledger: Ledger, number: int) -> Request:
@@ -125,10 +160,12 @@ def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
     return ledger.column(sql, request.number)
 
 
-def withdraw(ledger: Ledger, request: Request) -> None:
-    """Delete a request for which nothing was done."""
-    sql = "DELETE FROM requests WHERE request = ? AND status = ?"
-    ledger.write([(sql, (request.number, PENDING))])
+def end_request(ledger: Ledger, request: Request, status: str, reason: str) -> None:
+    """Note that a request was refused, or has failed; nothing was done for it."""
+    ending = json.dumps({"reason": reason, "finished_at": now()})
+    sql = "UPDATE requests SET status = ?, outcome = ? WHERE request = ? AND status = ?"
+    row = sql, (status, ending, request.number, PENDING)
+    ledger.write([row, request_entry(request.number, status)])
 
 
 def erase_rows(targets: Sequence[str]) -> list[Statement]:
@@ -149,14 +186,22 @@ def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
     )
 
 
+def erased_admissions(ledger: Ledger, targets: Sequence[str]) -> list[Statement]:
+    """Entries for the chain: the rows that said how these clients were admitted are erased."""
+    rows = ledger.pairs("SELECT admission, client FROM admissions")
+    gone = [number for number, client in rows.items() if client in targets]
+    return [Attestation(ERASED, "admissions", (number,)) for number in gone]
+
+
 _OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erased_at_client"}
 
 
-def finish_row(request: Request, repaired: int, outcome: dict[str, Any]) -> Statement:
+def finish_rows(request: Request, repaired: int, outcome: dict[str, Any]) -> list[Statement]:
     """The request honoured; figures of single clients are other rows, which can be erased."""
     kept = {key: value for key, value in outcome.items() if key not in _OF_SINGLE_CLIENTS}
     sql = "UPDATE requests SET status = ?, repaired = ?, outcome = ? WHERE request = ?"
-    return sql, (DONE, repaired, json.dumps(kept), request.number)
+    entry = request_entry(request.number, DONE, shared_after=outcome["shared_sha256_after"])
+    return [(sql, (DONE, repaired, json.dumps(kept), request.number)), entry]
 
 
 def preservation_rows(

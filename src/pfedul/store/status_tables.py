@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pfedul.store.ledger import Ledger
-from pfedul.store.requests import PRESERVED
+from pfedul.store.requests import DONE, PRESERVED
 
 Rows = list[dict[str, Any]]
 
@@ -50,7 +50,8 @@ _ACCURACY_SOURCES = (
         "removal",
         PRESERVED,
         "SELECT AVG(accuracy_after) AS mean, MIN(accuracy_after) AS worst, COUNT(*) AS clients "
-        "FROM preservation WHERE request = (SELECT MAX(request) FROM requests)",
+        "FROM preservation WHERE request = "
+        f"(SELECT MAX(request) FROM requests WHERE status = '{DONE}')",
     ),
 )
 

@@ -22,6 +22,8 @@ from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.store import folder
+from pfedul.store.attested import differences_from_chain, signed_settings
+from pfedul.store.chain import COMMIT, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.paths import (
     CLIENTS,
@@ -51,6 +53,7 @@ class Store:
         self._number = 0
         self._publishing = False
         self._finish_commit()
+        self._finish_settings()
 
     # Opening and creating
 
@@ -139,7 +142,12 @@ class Store:
             folder.sync(place)
 
     def verify(self) -> None:
-        """Compare every tensor file with its hash in the ledger; raises if one differs."""
+        """Compare the ledger with its chain, and every tensor file with its hash; raises."""
+        for sentence in differences_from_chain(self.ledger):
+            raise PfedulError(
+                f"{sentence} The run was changed by something else; restore it from a backup, or "
+                f"see 'pfedul verify {self.path}'."
+            )
         files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
         for name, sha256 in files.items():
             file = inside(self.path, name)
@@ -194,10 +202,26 @@ class Store:
         """Replace the configuration atomically."""
         draft = inside(self.path, f"{SETTINGS_FILE}.new")
         with folder.own_errors(self.path):
-            draft.write_text(text, encoding="utf-8")
+            draft.write_bytes(text.encode())
             folder.sync(draft)
+            self.ledger.write([settings_entry(text.encode())])
             os.replace(draft, self.path / SETTINGS_FILE)
             folder.sync(self.path)
+
+    def _finish_settings(self) -> None:
+        """Take over a configuration that is signed already; drop one that is not."""
+        draft = inside(self.path, f"{SETTINGS_FILE}.new")
+        if draft.is_file():
+            with folder.own_errors(self.path):
+                if digest_file(draft) == signed_settings(self.ledger):
+                    os.replace(draft, self.path / SETTINGS_FILE)
+                draft.unlink(missing_ok=True)
+
+    def sign_settings(self) -> None:
+        """Sign a configuration in which somebody has changed what may be changed."""
+        data = inside(self.path, SETTINGS_FILE).read_bytes()
+        if digest(data) != signed_settings(self.ledger):
+            self.ledger.write([settings_entry(data)])
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 
@@ -272,7 +296,9 @@ class Store:
             statements.append(self._file_statement(name))
         # What a commit cost is known only after it, so the next one writes it down.
         number = insert("commits", number=self._number, seconds=None)
-        return [*statements, *self._rows, *filter(None, [self._last_commit]), number]
+        cost = [] if self._last_commit is None else [self._last_commit]
+        attested = Attestation(COMMIT, "files", facts={"commit": self._number})
+        return [*statements, *self._rows, *cost, number, attested]
 
     def _file_statement(self, name: str) -> Statement:
         if name in self._removed:

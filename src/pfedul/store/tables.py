@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 
+from pfedul.base.clock import now
 from pfedul.data import ClientData, fingerprint
 from pfedul.evaluation import Evaluation
 from pfedul.protocol import Refusal, RoundResult
+from pfedul.store.chain import ADMISSION, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.version import __version__
-
-
-def now() -> str:
-    """This moment, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def run_rows() -> list[Statement]:
@@ -29,6 +25,14 @@ def run_rows() -> list[Statement]:
 def client_row(member: Member, joined_round: int) -> Statement:
     """A client that joins."""
     return insert("clients", **asdict(member), joined_round=joined_round)
+
+
+def admission_rows(ledger: Ledger, client: str, joined_round: int, again: bool) -> list[Statement]:
+    """That a client was admitted after training began, and the chain's entry about it."""
+    number = 1 + (ledger.value("SELECT MAX(admission) FROM admissions") or 0)
+    facts = {"joined_round": joined_round, "again": again}
+    row = insert("admissions", admission=number, client=client, at=now(), **facts)
+    return [row, Attestation(ADMISSION, "admissions", (number,), facts)]
 
 
 def round_rows(result: RoundResult, sha256: str, cost: Mapping[str, float]) -> list[Statement]:

@@ -2,7 +2,7 @@
 
 They are kept in RUN/unlearning while a request is pending, one file for each phase,
 replaced atomically. Their tensors still contain the targets, so they are deleted when
-the request is honoured or withdrawn; leftovers of a kill are removed when the run is
+the request is honoured, refused or failed; leftovers of a kill are removed when the run is
 next opened.
 """
 

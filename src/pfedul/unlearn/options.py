@@ -9,7 +9,7 @@ from pfedul.base.options import check_options, option, option_name
 from pfedul.base.registry import write
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
-from pfedul.store.requests import LEVEL, PENDING, Request
+from pfedul.store.requests import ASKED, LEVEL, PENDING, Request
 from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction
@@ -241,7 +241,7 @@ class ForgetOptions:
 
 def options_of(request: Request) -> ForgetOptions:
     """The options that a request was made with."""
-    return ForgetOptions(**{k: v for k, v in request.options.items() if k != LEVEL})
+    return ForgetOptions(**{k: v for k, v in request.options.items() if k not in {LEVEL, ASKED}})
 
 
 def changed_options(request: Request | None, options: ForgetOptions) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from pfedul.base.clock import now
 from pfedul.base.tensorfile import digest
-from pfedul.base.tensors import Tensors, norm, same_tensors
+from pfedul.base.tensors import Tensors, same_tensors
+from pfedul.base.text import without_names
 from pfedul.base.threads import one_thread
 from pfedul.errors import MethodFailed, NothingChanged, PfedulError, TransientError
 from pfedul.protocol import OnStage
@@ -23,13 +24,14 @@ from pfedul.store import requests as requests_of
 from pfedul.store.copies import clear_notes
 from pfedul.store.folder import uninterrupted
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
-from pfedul.store.requests import Request
-from pfedul.store.tables import accuracies_of, digest_of, now
+from pfedul.store.requests import FAILED, REFUSED, Request
+from pfedul.store.tables import accuracies_of, digest_of
 from pfedul.unlearn.account import Account
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.erasure import erase
+from pfedul.unlearn.moved import plan_json
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
 from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
@@ -88,10 +90,17 @@ def forget(
         stays_pending = isinstance(error, TransientError | NothingChanged)
         if isinstance(error, PfedulError) and not stays_pending:
             clear_notes(run.store.path)
-            requests_of.withdraw(run.store.ledger, removal.request)
+            _end(removal, error)
         raise
     ledger = run.store.ledger
     return read_outcome(ledger, requests_of.read_request(ledger, removal.request.number))
+
+
+def _end(removal: Removal, error: PfedulError) -> None:
+    """Note in the ledger why the request came to nothing, without the name of who remains."""
+    status = FAILED if isinstance(error, MethodFailed) else REFUSED
+    reason = without_names(str(error), removal.remaining)
+    requests_of.end_request(removal.run.store.ledger, removal.request, status, reason)
 
 
 def _begin(
@@ -134,7 +143,7 @@ def _remove(removal: Removal) -> None:
         options=removal.options.as_json(),
         asked_at=removal.request.asked_at,
         finished_at=now(),
-        plan=_plan_of(removal, result),
+        plan=plan_json(run, removal.targets, removal.options.method, result),
         erased=erased,
         before={client: before[client] for client in both},
         after={client: after[client] for client in both},
@@ -294,46 +303,13 @@ def _refuse_ruin(removal: Removal, before: Mapping[str, float], after: Mapping[s
         )
 
 
-def _plan_of(removal: Removal, result: Result) -> dict[str, Any]:
-    """pFedUL's plan; for other methods how far each layer moved."""
-    if result.plan is not None:
-        return result.plan.as_json()
-    return {
-        "target": list(removal.targets),
-        "threshold": None,
-        "layers": moved_layers(removal.run, result.shared),
-        "correction": removal.options.method,
-        "notes": [],
-    }
-
-
-def moved_layers(run: Run, after: Tensors) -> list[dict[str, Any]]:
-    """How far each shared layer moved, in the form of a plan without scores."""
-    rows = []
-    for layer in run.bench.split.layers:
-        before = {name: run.shared[name] for name in run.clusters.names(layer.tensors)}
-        change = norm({name: after[name] - tensor for name, tensor in before.items()})
-        size = norm(before)
-        rows.append(
-            {
-                "name": layer.name,
-                "tensors": list(layer.tensors),
-                "parameters": layer.parameters,
-                "score": None,
-                "selected": change > 0,
-                "relative_change": change / size if size else None,
-                "at_bound": None,
-            }
-        )
-    return rows
-
-
 def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     run, store, request = removal.run, removal.run.store, removal.request
     recalibrating = removal.remaining if removal.options.recalibration() else []
     store.keep(
         [
-            requests_of.finish_row(request, removal.options.repairs, outcome.as_json()),
+            *requests_of.finish_rows(request, removal.options.repairs, outcome.as_json()),
+            *requests_of.erased_admissions(store.ledger, removal.targets),
             *requests_of.preservation_rows(request, outcome.before, outcome.after),
             requests_of.preserved_row(store.commits + 1),
             *requests_of.recalibration_rows(request, recalibrating, outcome.not_recalibrated),

@@ -23,12 +23,13 @@ from pfedul.audit.judge.distances import distances
 from pfedul.audit.judge.paired_test import PairedTest, overall_removed
 from pfedul.audit.judge.rules import Finding
 from pfedul.audit.models import Retrained
+from pfedul.base.clock import now
 from pfedul.base.threads import one_core
 from pfedul.evaluation import preservation
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.run import Run
 from pfedul.store.paths import SETTINGS_FILE
-from pfedul.store.tables import now, spent_on_rounds
+from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.outcome import Outcome, spent
 from pfedul.version import __version__
 

@@ -1,0 +1,90 @@
+"""Whether the ledger still is what the chain of evidence says: read, compared, never repaired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pfedul.base.keys import fingerprint
+from pfedul.store.chain import (
+    FILE_DIGEST,
+    SETTINGS,
+    SETTINGS_ROW,
+    START,
+    Attestation,
+    Entry,
+    has_signature,
+    is_whole,
+)
+from pfedul.store.ledger import Ledger
+
+
+def read_chain(ledger: Ledger) -> list[Entry]:
+    """All entries, oldest first."""
+    return [Entry(**row) for row in ledger.rows("SELECT * FROM chain ORDER BY entry")]
+
+
+def broken_links(chain: Sequence[Entry]) -> list[str]:
+    """What is wrong with the chain itself, in sentences. The last signature covers all hashes."""
+    if not chain:
+        return ["The chain of evidence is empty."]
+    hashes = [START, *(entry.hash for entry in chain)]
+    broken = [
+        entry.entry
+        for number, (entry, previous) in enumerate(zip(chain, hashes, strict=False), start=1)
+        if entry.entry != number or not is_whole(entry, previous)
+    ]
+    found = [f"Entry {number} of the chain was changed, or one before it." for number in broken[:1]]
+    if not has_signature(chain[-1]):
+        found.append(f"Entry {chain[-1].entry} of the chain does not have its key's signature.")
+    return found
+
+
+def unsigned_entries(chain: Sequence[Entry]) -> list[str]:
+    """Entries without the signature of their key: with all of them, who signed what is known."""
+    return [
+        f"Entry {entry.entry} of the chain does not have the signature of the key "
+        f"{fingerprint(entry.public_key)[:16]}."
+        for entry in chain
+        if not has_signature(entry)
+    ]
+
+
+def changed_rows(ledger: Ledger, chain: Sequence[Entry]) -> list[str]:
+    """Rows that are not those that were signed last, in sentences."""
+    newest = {entry.about: entry for entry in chain if entry.about}
+    found = []
+    for about, entry in newest.items():
+        rows = None if entry.salt is None else ledger.rows_digest(about, entry.salt)
+        if entry.salt is None or rows != entry.facts["sha256"]:
+            found.append(f"{_words(about)} in the ledger: not what entry {entry.entry} attests.")
+    return found + _unknown_rows(ledger, newest)
+
+
+def _unknown_rows(ledger: Ledger, newest: dict[str, Entry]) -> list[str]:
+    """Rows of an attested table that no entry is about: put in by somebody else."""
+    return [
+        f"{_words(about)} in the ledger: no entry of the chain is about it."
+        for about in ledger.attested_rows()
+        if about not in newest
+    ]
+
+
+def _words(about: str) -> str:
+    table, *key = json.loads(about)
+    if not key:
+        return f"The list of {table}"
+    return f"The row {' '.join(map(str, key))} of {table}"
+
+
+def signed_settings(ledger: Ledger) -> str | None:
+    """The SHA-256 of the configuration file that was signed last; None before the first."""
+    about = Attestation(SETTINGS, *SETTINGS_ROW).about
+    entries = [entry for entry in read_chain(ledger) if entry.about == about]
+    return entries[-1].facts.get(FILE_DIGEST) if entries else None
+
+
+def differences_from_chain(ledger: Ledger) -> list[str]:
+    """All that can be told without anybody's key, in sentences; empty if all is as signed."""
+    chain = read_chain(ledger)
+    return broken_links(chain) or changed_rows(ledger, chain)
