@@ -17,6 +17,7 @@ from helpers.scripts import run_script
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.store import copies as places
+from pfedul.store.marker import mark
 from unlearn.test_removal_erasure import content, ledger_markers, left, raw, windows
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -124,7 +125,7 @@ def test_a_copy_that_is_interrupted_is_not_left(killed, start, tmp_path, monkeyp
 
     monkeypatch.setattr(places.os, "replace", interrupt)
     if killed:  # nobody cleans up on the way
-        (run / "rehearsal" / "copy.new").mkdir(parents=True)
+        mark(run / "rehearsal" / "copy.new")
         with places.copies_erased(run):
             pass
     else:
@@ -199,14 +200,11 @@ def test_half_a_copy_of_the_ledger_keeps_nobody_from_opening_the_run(start, tmp_
     whole = (run / "ledger.db").read_bytes()
     for name, size in (("no", 0), ("little", 100), ("half", len(whole) // 8 * 4), ("most", -4096)):
         place = run / "rehearsal" / name
-        place.mkdir(parents=True)
+        mark(place)
         (place / "ledger.db").write_bytes(whole[:size])
-    (run / "oracles").mkdir()
-    (run / "oracles" / "stray.txt").write_text("not a folder")
     with deep_again(run) as federation:
         federation.forget(TARGET)
     assert not (run / "rehearsal").exists()
-    assert not (run / "oracles").exists()
 
 
 def test_what_cannot_be_erased_is_said(run, monkeypatch):
@@ -214,10 +212,10 @@ def test_what_cannot_be_erased_is_said(run, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(shutil, "rmtree", refuse)
-    (run / "rehearsal").mkdir()
+    mark(run / "rehearsal/copy")
+    (run / "rehearsal/copy/clients").mkdir()
     with pytest.raises(PfedulError, match="No permission to write"):
         places.clear_rehearsal(run)
-    (run / "rehearsal").rmdir()
     with pytest.raises(PfedulError, match="No permission to write"):
         places.sweep(run, ["c0", "c1", "c3"])
 

@@ -8,6 +8,7 @@ import pytest
 from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import copied
 from helpers.toys import tensor_digests
+from pfedul.store.marker import mark
 
 FAST = (
     "--clients 4 --samples 160 --local-epochs 1 --model mlp:hidden=16,depth=4 --engine inline "
@@ -140,11 +141,11 @@ def test_a_dry_run_shows_the_options_that_were_given(start, ids):
 
 def test_comparisons_with_the_target_are_named_before_they_are_erased(run, ids):
     folder = run / "comparisons" / "one"
-    folder.mkdir(parents=True)
+    mark(folder)
     (folder / "clients.json").write_text(json.dumps(ids))
     (folder / "result.json").write_text("{}")
     assert "comparisons/one/" in succeed("forget", run, "--client", ids[0], "--dry-run")
-    assert "erased      5 files" in succeed("forget", run, "--client", ids[0], "--yes")
+    assert "erased      6 files" in succeed("forget", run, "--client", ids[0], "--yes")
     assert not folder.exists()
 
 

@@ -27,6 +27,7 @@ from pfedul.compare.page import write_pages
 from pfedul.compare.process import CellTask, Children, child_of, listen, threads_for
 from pfedul.compare.scatter import dots_of
 from pfedul.errors import PfedulError
+from pfedul.store.marker import mark
 from pfedul.unlearn.base import Needs
 from pfedul.unlearn.methods import METHODS
 
@@ -251,7 +252,7 @@ def _result(label: str) -> str:
 def test_forgetting_somebody_removes_comparisons_with_them(start, found, tmp_path):
     run = copied(start, tmp_path / "run")
     folder = run / "comparisons" / "x"
-    folder.mkdir(parents=True)
+    mark(folder)
     (folder / "clients.json").write_text('["c0", "c1", "c2", "c3"]')
     with deep_again(run) as federation:
         assert folder.exists()

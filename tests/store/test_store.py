@@ -18,6 +18,7 @@ from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.run.training import play_round
 from pfedul.store.ledger import Ledger, insert
+from pfedul.store.marker import mark
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.store import Store
 
@@ -186,15 +187,24 @@ def test_a_symbolic_link_leads_to_the_run(start, tmp_path):
 
 def test_what_a_killed_creation_left_is_swept_away(tmp_path):
     draft = tmp_path / ".run.abandoned"
-    draft.mkdir()
+    mark(draft)
+    (draft / "clients/c0").mkdir(parents=True)
     (draft / "lock").write_text("1")
     create(tmp_path / "run").close()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def test_what_only_looks_like_a_draft_is_left_alone(tmp_path):
+    """A run that its user renamed to make room for a new one."""
+    create(tmp_path / "run").close()
+    (tmp_path / "run").rename(tmp_path / ".run.old")
+    create(tmp_path / "run").close()
+    reopen(tmp_path / ".run.old").close()
+
+
 def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path):
     draft = tmp_path / ".run.busy"
-    draft.mkdir()
+    mark(draft)
     with (draft / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         create(tmp_path / "run").close()
@@ -370,7 +380,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     def deny(*_, **__):
         raise PermissionError(13, "Permission denied", str(tmp_path / "run"))
 
-    monkeypatch.setattr("pfedul.store.store.tempfile.mkdtemp", deny)
+    monkeypatch.setattr(Path, "mkdir", deny)
     with pytest.raises(PfedulError, match="No permission to write"):
         create(tmp_path / "run")
 

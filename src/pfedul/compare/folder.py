@@ -19,6 +19,7 @@ from pfedul.compare.cells import ALL, Cell, CellResult, cells_of, needs_own_base
 from pfedul.run.run import Run
 from pfedul.store.copies import CLIENTS_FILE
 from pfedul.store.folder import own_errors
+from pfedul.store.marker import mark
 from pfedul.store.paths import COMPARISONS
 from pfedul.unlearn.base import Method
 from pfedul.version import __version__
@@ -37,7 +38,7 @@ def folder_of(run: Run, targets: Sequence[str], oracles: int) -> Path:
     words = [sorted(targets), oracles, run.store.state_digest(), run.rounds, __version__]
     folder = run.store.path / COMPARISONS / digest(json.dumps(words).encode())[:16]
     with own_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        mark(folder)
         write_json(folder / CLIENTS_FILE, run.clients)
     return folder
 

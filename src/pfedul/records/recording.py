@@ -15,6 +15,7 @@ from pfedul.protocol import Reply
 from pfedul.records import RECORDS
 from pfedul.records.base import Keeping, Update, WholeRound
 from pfedul.store.folder import own_errors
+from pfedul.store.private import make_private
 
 IN_MEMORY = 64 * 2**20
 """Bytes of the uploads of a round that are held in memory."""
@@ -61,7 +62,7 @@ class RoundRecorder:
             self._held[reply.client] = {name: t.clone() for name, t in reply.shared.items()}
             return
         with own_errors(self._spool):
-            self._spool.mkdir(parents=True, exist_ok=True)
+            make_private(self._spool)
             self._spooled(reply.client).write_bytes(encode(reply.shared))
 
     def _look_back(self, client: str, whole: WholeRound) -> None:

@@ -16,7 +16,6 @@ round.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -35,6 +34,7 @@ from pfedul.run.run import Run
 from pfedul.run.training import Progress, train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
+from pfedul.store.marker import remove
 from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
 from pfedul.store.store import Store
 from pfedul.store.tables import spent_on_rounds
@@ -164,11 +164,10 @@ def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clust
     """The store of a recipe. Clients stay in their clusters, so clusters can be compared."""
     if recipe.begun:
         return Store.open(recipe.folder)
-    shutil.rmtree(recipe.folder, ignore_errors=True)
+    remove(recipe.folder)
     rows = [*first_rows(bench), settings_row(settings)]
-    return Store.create(
-        recipe.folder, _HEADER + write_toml(settings), first_state(bench, clusters), rows
-    )
+    text, tensors = _HEADER + write_toml(settings), first_state(bench, clusters)
+    return Store.create(recipe.folder, text, tensors, rows, marked=True)
 
 
 def replies_left(run: Run, recipes: Collection[Recipe]) -> int:

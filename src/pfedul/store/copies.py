@@ -3,7 +3,8 @@
 `oracles/KEY` holds federations that were trained without the targets, kept for the next audit.
 `rehearsal/` is sealed: copies of the run, and its twins, contain the targets. It is emptied when a
 rehearsal ends; what a killed rehearsal left is removed by the next rehearsal or removal. Opening a
-run removes every federation that contains a forgotten client.
+run removes every federation that contains a forgotten client. Only folders with a marker are
+deleted (marker.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pfedul.errors import PfedulError
 from pfedul.store import paths
 from pfedul.store.folder import own_errors
 from pfedul.store.ledger import Ledger
+from pfedul.store.marker import MARKER, mark, marked_folders, remove, unmarked_folders
 
 COPY, TWIN_COPY = "copy", "unlearned twin"
 """The sealed copies: of the run, and of one twin after the other."""
@@ -35,27 +37,38 @@ def sweep(run: Path, present: Collection[str]) -> None:
     """Remove the federations below a run that contain a client who is not present."""
     with own_errors(run):
         for folder in obsolete_folders(run, present):
-            _remove(folder)
-        for place in (paths.ORACLES, paths.REHEARSAL, paths.COMPARISONS):
-            with suppress(OSError):  # it is not there, or not empty
-                (run / place).rmdir()
+            remove(folder)
+        for place in _READERS:
+            _remove_if_empty(run / place)
 
 
 def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
     """The oracles, sealed copies and comparisons that contain a client who is not present."""
-    readers = {paths.ORACLES: _members, paths.REHEARSAL: _members, paths.COMPARISONS: _compared}
     return sorted(
         folder
-        for place, clients_of in readers.items()
-        for folder in paths.inside(run, place).glob("*")
+        for place, clients_of in _READERS.items()
+        for folder in marked_folders(paths.inside(run, place))
         if not clients_of(folder) <= set(present)
     )
 
 
+def refuse_leftovers(run: Path, present: Collection[str]) -> None:
+    """Refuse a removal if a folder without a marker may contain a client who is not present.
+
+    An older version made such folders; they are not deleted, as they may be somebody else's.
+    """
+    for place, clients_of in {**_READERS, paths.UNLEARNING: _members}.items():
+        for folder in unmarked_folders(run / place, (paths.LEDGER_FILE, CLIENTS_FILE)):
+            if not clients_of(folder) <= set(present):
+                raise PfedulError(
+                    f"{folder} may hold what is to be forgotten, and has no file {MARKER} that "
+                    "lets pfedul delete it; delete it or move it elsewhere, then ask again."
+                )
+
+
 def clear_rehearsal(run: Path) -> None:
     """Erase everything of a rehearsal that contains the targets."""
-    with own_errors(run):
-        _remove(run / paths.REHEARSAL)
+    _clear(run / paths.REHEARSAL)
 
 
 @contextmanager
@@ -66,8 +79,8 @@ def copies_erased(run: Path) -> Iterator[None]:
     finally:
         with own_errors(run):
             for name in (COPY, TWIN_COPY):
-                _remove(run / paths.REHEARSAL / name)
-                _remove(_draft(run / paths.REHEARSAL / name))
+                remove(run / paths.REHEARSAL / name)
+                remove(_draft(run / paths.REHEARSAL / name))
 
 
 def _compared(folder: Path) -> set[str]:
@@ -84,14 +97,6 @@ _UNREADABLE = {"?"}
 """Stands for the clients of an unreadable folder (left by a kill); no client has this name."""
 
 
-def _remove(path: Path) -> None:
-    """Remove a file or folder; raises if that fails, as a forgotten client may be in it."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _members(folder: Path) -> set[str]:
     """All clients that a federation has seen, its forgotten ones included."""
     try:
@@ -103,6 +108,13 @@ def _members(folder: Path) -> set[str]:
 
 _SEEN = "SELECT value FROM requests, json_each(requests.targets)"
 """An unlearned twin still has traces of its targets: an audit measures them."""
+
+_READERS = {
+    paths.ORACLES: _members,
+    paths.REHEARSAL: _members,
+    paths.COMPARISONS: _compared,
+}
+"""Where there are federations of clients, and what reads whose they are."""
 
 
 def sealed_copy(source: Path, run: Path, name: str) -> Path:
@@ -120,14 +132,16 @@ def copy_run(source: Path, place: Path) -> None:
         return [name for name in names if Path(folder) == source and name in _NOT_COPIED]
 
     with own_errors(place):
-        _remove(place)
-        _remove(draft)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        remove(place)
+        remove(draft)
+        mark(draft)
         try:
-            shutil.copytree(source, draft, ignore=left_out, copy_function=_link_or_copy)
+            shutil.copytree(
+                source, draft, ignore=left_out, copy_function=_link_or_copy, dirs_exist_ok=True
+            )
             os.replace(draft, place)  # whole or not at all
         except BaseException:
-            _remove(draft)  # it contains all clients
+            remove(draft)  # it contains all clients
             raise
 
 
@@ -146,5 +160,17 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def clear_notes(run: Path) -> None:
     """Remove the notes that methods left in a run (see unlearn/notebook.py)."""
-    with own_errors(run):
-        _remove(run / paths.UNLEARNING)
+    _clear(run / paths.UNLEARNING)
+
+
+def _clear(place: Path) -> None:
+    """Delete all that pfedul made in a folder, and the folder if nothing is left in it."""
+    with own_errors(place):
+        for folder in marked_folders(place):
+            remove(folder)
+        _remove_if_empty(place)
+
+
+def _remove_if_empty(place: Path) -> None:
+    with suppress(OSError):  # it is not there, or not empty
+        place.rmdir()

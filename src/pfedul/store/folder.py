@@ -21,6 +21,8 @@ from pfedul.errors import PfedulError, TransientError
 from pfedul.store import paths
 from pfedul.store.chain import COMMIT, CREATED, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.marker import is_marked, mark, remove
+from pfedul.store.private import make_private
 from pfedul.version import __version__
 
 _WINDOWS = os.name == "nt"
@@ -101,22 +103,22 @@ def sweep_drafts(path: Path) -> None:
     """Remove leftovers of a process that was killed while it created this run."""
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
         with suppress(OSError, PfedulError):
-            if paths.inside(draft.parent, f"{draft.name}/{paths.LOCK_FILE}").is_file():
+            if is_marked(draft):
                 take_lock(draft).release()
-                shutil.rmtree(draft)
+                remove(draft)
 
 
 def write_draft(
     draft: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
 ) -> FileLock:
     """Write a complete run folder under a temporary name; returns its lock."""
+    mark(draft)
     lock = take_lock(draft)
     (draft / paths.SETTINGS_FILE).write_bytes(settings.encode())
     statements = list(rows)
     for name, content in tensors.items():
         data = encode(content)
-        (draft / name).parent.mkdir(parents=True, exist_ok=True)
-        (draft / name).write_bytes(data)
+        with_folders(draft, name).write_bytes(data)
         statements.append(insert("files", path=name, sha256=digest(data), bytes=len(data)))
     ledger = Ledger.create(draft / paths.LEDGER_FILE)
     created = settings_entry(settings.encode(), CREATED, pfedul=__version__)
@@ -167,6 +169,13 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def with_folders(run: Path, name: str) -> Path:
+    """The path of a file below a run, with folders for it."""
+    file = run / name
+    make_private(file.parent)
+    return file
 
 
 def sync_tree(folder: Path) -> None:

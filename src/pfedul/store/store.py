@@ -9,8 +9,8 @@ opens at the previous commit; if it is killed after it, opening finishes the mov
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +25,7 @@ from pfedul.store import folder
 from pfedul.store.attested import differences_from_chain, signed_settings
 from pfedul.store.chain import COMMIT, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.marker import MARKER
 from pfedul.store.paths import (
     CLIENTS,
     LEDGER_FILE,
@@ -59,17 +60,27 @@ class Store:
 
     @staticmethod
     def create(
-        path: Path, settings: str, tensors: Mapping[str, Tensors], rows: Sequence[Statement]
+        path: Path,
+        settings: str,
+        tensors: Mapping[str, Tensors],
+        rows: Sequence[Statement],
+        *,
+        marked: bool = False,
     ) -> Store:
-        """A new run folder. It appears under its name complete, or not at all."""
+        """A new run folder. It appears under its name complete, or not at all.
+
+        `marked`: it is below another run, and pfedul may delete it.
+        """
         folder.refuse_unusable(path)
         with folder.own_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder.sweep_drafts(path)
-            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            draft = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+            draft.mkdir()
             try:
                 lock = folder.write_draft(draft, settings, tensors, rows)
-                draft.chmod(0o755)
+                if not marked:
+                    (draft / MARKER).unlink()
                 lock = folder.claim(draft, path, lock)
             except BaseException:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -118,7 +129,7 @@ class Store:
             target = inside(self.path, name)
             folders.add(target.parent)
             if staged:
-                target.parent.mkdir(parents=True, exist_ok=True)
+                folder.with_folders(self.path, name)
                 with suppress(FileNotFoundError):  # moved already, before the process was killed
                     os.replace(inside(self.path, staged), target)
             else:
@@ -231,7 +242,7 @@ class Store:
         data = encode(tensors)
         file = inside(self.path, f"{STAGING}/unit/{name}")
         with folder.own_errors(self.path):
-            file.parent.mkdir(parents=True, exist_ok=True)
+            folder.with_folders(self.path, f"{STAGING}/unit/{name}")
             file.write_bytes(data)
         self._unit.add(name)
         self._digests[name] = digest(data)
@@ -243,8 +254,7 @@ class Store:
         for name in removed:
             check_move("", name)
         for name in self._unit:
-            target = self.path / self._staged(name)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            target = folder.with_folders(self.path, self._staged(name))
             os.replace(self.path / STAGING / "unit" / name, target)
             self._batch[name] = self._digests[name]
         self._unit.clear()

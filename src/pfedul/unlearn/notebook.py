@@ -20,6 +20,7 @@ from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.store.folder import own_errors, sync
+from pfedul.store.marker import mark
 from pfedul.store.paths import UNLEARNING
 
 Facts = dict[str, Any]
@@ -64,13 +65,18 @@ class Notebook:
         """Save tensors durably, under a name that may be in a folder of its own."""
         data, file = encode(tensors), self._file(name)
         with own_errors(self._run):
-            # Never the run itself, if it is gone.
-            for folder in (self.folder.parent, self.folder, file.parent):
-                folder.mkdir(exist_ok=True)
+            self.made_folder()
+            file.parent.mkdir(exist_ok=True)
             draft = file.with_suffix(".new")
             draft.write_bytes(data)
             sync(draft)
             os.replace(draft, file)
+
+    def made_folder(self) -> Path:
+        """The folder, which is made if there is none; never the run itself, if that is gone."""
+        (self._run / UNLEARNING).mkdir(mode=0o700, exist_ok=True)
+        mark(self.folder)
+        return self.folder
 
     def kept(self, name: str) -> Tensors | None:
         """What was kept under a name; None if nothing was."""

@@ -21,7 +21,7 @@ from pfedul.protocol import OnStage
 from pfedul.run.retrained import cpu_to_retrain
 from pfedul.run.run import Run
 from pfedul.store import requests as requests_of
-from pfedul.store.copies import clear_notes
+from pfedul.store.copies import clear_notes, refuse_leftovers
 from pfedul.store.folder import uninterrupted
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.requests import FAILED, REFUSED, Request
@@ -113,6 +113,7 @@ def _begin(
     """Check the request and write it into the ledger, or resume the pending one."""
     pending = requests_of.unfinished(run.store.ledger)
     check_targets(run, targets)
+    refuse_leftovers(run.store.path, [one for one in run.clients if one not in targets])
     check_method(run, targets, options, away)
     away = check_away(run, targets, away)
     notes = changed_options(pending, options)

@@ -11,7 +11,6 @@ one starts over. `rounds` and `steps` in place of a budget make it repeatable.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -28,6 +27,7 @@ from pfedul.run.run import Run
 from pfedul.run.training import participants, play_round
 from pfedul.server.checks import check_personal
 from pfedul.server.round import run_round
+from pfedul.store.marker import remove
 from pfedul.store.paths import SHARED_FILE
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
@@ -121,7 +121,7 @@ class Training:
 def unlearn(ctx: Context, options: BudgetOptions) -> Result:
     recipe = recipe_of(ctx)
     with ctx.account.meter.paused():
-        shutil.rmtree(recipe.folder, ignore_errors=True)
+        remove(recipe.folder)
         opened = open_recipe(ctx.run, recipe, rounds=0)
     with as_failure_of(ctx), closing(opened) as made:
         training = Training(ctx, made)

@@ -79,7 +79,8 @@ OLD_RECORDS = (
 
 def recipe_of(ctx: Context) -> Recipe:
     """The run without the targets, with its own seed: the same initial weights and draws."""
-    return Recipe("retrained", ctx.notebook.folder / "retrained", ctx.seed, ctx.remaining, "none")
+    folder = ctx.notebook.made_folder() / "retrained"
+    return Recipe("retrained", folder, ctx.seed, ctx.remaining, "none")
 
 
 @contextmanager
