@@ -58,14 +58,18 @@ class Federation(Run):
         *,
         data: OwnData | None = None,
         model: ModelFactory | None = None,
+        read_only: bool = False,
         **later: Any,
     ) -> Self:
         """An existing federation, at its last whole round.
 
         Data and model that were given in Python are given again. `later` holds
-        settings that may change: `engine`, `workers`, `checkpoint_every`, ...
+        settings that may change: `engine`, `workers`, `checkpoint_every`, ... With `read_only`
+        nothing in the folder is changed, and another process may be at work on it: to evaluate,
+        or to look at plans and scores.
         """
-        return open_run(cls, run, data, model, with_records_of_methods(later), client_work())
+        settings = with_records_of_methods(later)
+        return open_run(cls, run, data, model, settings, client_work(), read_only=read_only)
 
     def train(
         self, rounds: int | None = None, progress: OnProgress | None = None, evaluated: bool = True
@@ -77,11 +81,17 @@ class Federation(Run):
         An interrupted training keeps every finished round. Called again, it resumes and ends
         with the same tensors, bit for bit, as if it had never stopped.
         """
+        self.store.require_writing()
         train(self, rounds, progress, evaluated)
 
     def evaluate(self) -> Evaluation:
-        """Each client's accuracy with its personal model on its own test samples, now."""
+        """Each client's accuracy with its personal model on its own test samples, now.
+
+        It is noted in the ledger, unless the run was opened `read_only`.
+        """
         evaluation = self.measure()
+        if self.store.read_only:
+            return evaluation
         self.store.ledger.write(evaluation_rows(evaluation, self.store.commits))
         return evaluation
 
@@ -104,6 +114,7 @@ class Federation(Run):
         is pending and no tensor is changed; asking again finishes it. With `audit`, what was
         forgotten is measured as well, where the targets' samples allow it (docs/audit.md).
         """
+        self.store.require_writing()
         examine: Examine | None = None
         if audit:
             # Imported here: attacks take a second to import, which only audits should cost.
@@ -127,6 +138,7 @@ class Federation(Run):
         standard or strict. The result is written into the ledger, and holds for a later `forget`
         with the same hashes.
         """
+        self.store.require_writing()
         from pfedul.audit.rehearsal import Rehearsal, level_of, rehearse
 
         chosen, forgetting = level_of(level, oracles), ForgetOptions(**options)
@@ -142,6 +154,7 @@ class Federation(Run):
 
     def recalibrate(self) -> list[str]:
         """Recalibrate clients that were away when another was forgotten; returns who did."""
+        self.store.require_writing()
         return recalibrate_missing(self)
 
     def admit(self, client: str, *, again: bool = False) -> None:
@@ -150,4 +163,5 @@ class Federation(Run):
         Its data must be among those that the federation was opened with. A client
         that was forgotten is admitted, as a new one, only with `again`.
         """
+        self.store.require_writing()
         admit(self, client, again)

@@ -51,7 +51,7 @@ def inspect(
     """
     if every == bool(clients):
         raise PfedulError("Give either --client ID or --all.")
-    with parts.opened(run, data_root) as federation:
+    with parts.opened(run, data_root, read_only=True) as federation:
         if every:
             return _inspect_all(federation, save)
         return _inspect_targets(federation, clients, parts.given(options), exact=exact, save=save)

@@ -98,8 +98,8 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def opened(run: Path, data_root: str | None) -> Federation:
+def opened(run: Path, data_root: str | None, *, read_only: bool = False) -> Federation:
     """Open the federation of a run, with its data."""
     later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
     with waiting("Opening the run"):
-        return Federation.open(run, **later)
+        return Federation.open(run, read_only=read_only, **later)

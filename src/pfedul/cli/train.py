@@ -88,7 +88,10 @@ def status(run: Path) -> Output:
 @command("pfedul evaluate runs/digits --json")
 @parts.data_root_option
 def evaluate(run: Path, data_root: str | None) -> Output:
-    """Measure each client's personal model on the client's own test samples."""
-    with parts.opened(run, data_root) as federation, waiting("Evaluating"):
+    """Measure each client's personal model on the client's own test samples.
+
+    It only reads, so it may be called while RUN is being trained, and on a read-only copy.
+    """
+    with parts.opened(run, data_root, read_only=True) as federation, waiting("Evaluating"):
         evaluation = federation.evaluate()
     return Output(evaluation.as_json(), lambda: print_evaluation(evaluation))

@@ -30,6 +30,7 @@ from pfedul.settings import (
 from pfedul.store.folder import absolute, refuse_unusable, require_run
 from pfedul.store.ledger import Statement
 from pfedul.store.paths import AT_NODES, INIT_FILE, SETTINGS_FILE, SHARED_FILE, personal_file
+from pfedul.store.readonly import ReadOnlyStore
 from pfedul.store.store import Store
 from pfedul.store.tables import client_row, member_of, read_members, run_rows
 
@@ -68,22 +69,25 @@ def open_run(
     model: ModelFactory | None,
     later: dict[str, Any],
     work: Work,
+    *,
+    read_only: bool = False,
 ) -> RunT:
     """An existing run at its last whole round; see `Federation.open`."""
     path = absolute(run)
     require_run(path)
     stored = read_settings(path)
     settings = merge(stored, later)
-    store = Store.open(path)
+    store = (ReadOnlyStore if read_only else Store).open(path)
     try:
         refuse_remote(store)
         check_same_settings(store, stored)
         loaded = load_data(settings, data)
         bench = replace(assemble(settings, loaded, model), work=work)
         check_same_federation(store, bench, Clusters(settings.clusters))
-        store.sign_settings()
-        if settings != stored:
-            store.write_settings(write_toml(settings))
+        if not read_only:
+            store.sign_settings()
+            if settings != stored:
+                store.write_settings(write_toml(settings))
         return kind(store, settings, bench, loaded.warnings)
     except BaseException:
         store.close()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,7 +72,8 @@ class Run:
         self.clusters = read_clusters(store, settings.clusters, self.members)
         self.rounds = last_round(store.ledger)
         self._use_data_of(self.clients)
-        self._clear_leftovers()
+        if not store.read_only:
+            self._clear_leftovers()
 
     def _clear_leftovers(self) -> None:
         """Remove copies and notes that a killed process left and nothing can use."""
@@ -123,8 +125,9 @@ class Run:
         )
 
     def note_refusal(self, refusal: Refusal) -> None:
-        """Write a refusal into the ledger at once."""
-        self.store.ledger.write(refusal_rows(self.rounds, [refusal]))
+        """Write a refusal into the ledger at once, unless the run is only read."""
+        if not self.store.read_only:
+            self.store.ledger.write(refusal_rows(self.rounds, [refusal]))
 
     def cpu_elsewhere(self, reply: Reply | Accepted) -> float:
         """CPU seconds that a reply cost in other processes."""
@@ -216,7 +219,8 @@ class Run:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self.close()
+        with closing(self):
+            self.store.check_unchanged()
 
 
 def _score(reply: Reply) -> ClientScore:

@@ -41,10 +41,11 @@ from pfedul.store.paths import (
 class Store:
     """Owns an open run folder: its lock, its ledger and what waits to be committed."""
 
-    def __init__(self, path: Path, lock: FileLock) -> None:
+    def __init__(self, path: Path, lock: FileLock | None) -> None:
+        """Without a lock the folder is only read (readonly.py)."""
         self.path = path
         self._lock = lock
-        self.ledger = Ledger(path / LEDGER_FILE)
+        self.ledger = Ledger(path / LEDGER_FILE, read_only=lock is None)
         self._unit: set[str] = set()
         self._batch: dict[str, str] = {}
         self._removed: set[str] = set()
@@ -110,7 +111,10 @@ class Store:
         self._check_names(moves)
         self._publish(moves)
         self._forget_removals(moves)
-        self._number = 1 + (self.ledger.value("SELECT MAX(number) FROM commits") or 0)
+        self._number = 1 + self._last_number()
+
+    def _last_number(self) -> int:
+        return int(self.ledger.value("SELECT MAX(number) FROM commits") or 0)
 
     def _check_names(self, moves: Iterable[tuple[str, str]]) -> None:
         """Check all names before anything is moved: the ledger may come from somebody else."""
@@ -161,7 +165,7 @@ class Store:
             )
         files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
         for name, sha256 in files.items():
-            file = inside(self.path, name)
+            file = self.locate(name)
             if not file.is_file():
                 raise PfedulError(f"The file {file} is missing; restore it from a backup.")
             if digest_file(file) != sha256:
@@ -171,6 +175,16 @@ class Store:
                 )
 
     # Reading
+
+    @property
+    def read_only(self) -> bool:
+        return self._lock is None
+
+    def require_writing(self) -> None:
+        """Refuse to change a run that was opened to be read."""
+
+    def check_unchanged(self) -> None:
+        """Raise if another process changed the run; under the lock none can."""
 
     def has(self, name: str) -> bool:
         """Whether there is a file of that name, committed or waiting to be."""
@@ -332,4 +346,5 @@ class Store:
         if not self._publishing:  # else the next opening finishes the commit from there
             shutil.rmtree(self.path / STAGING, ignore_errors=True)
         self.ledger.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
