@@ -408,7 +408,7 @@ def test_a_branch_that_was_half_copied_is_copied_again(start, tmp_path):
     cells = cells_of(["none"], [None])
     place = next((run / "comparisons").iterdir()) / cells[0].key
     shutil.rmtree(place)
-    (place / "branch.new").mkdir(parents=True)
+    mark(place / "branch.new")
     shutil.copy(run / "ledger.db", place / "branch.new" / "ledger.db")
     with deep_again(run) as federation:
         _, document = compare(Comparison(federation, (TARGET,), cells), quiet, quiet)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from pfedul.base.text import visible
 from pfedul.cli import choices, compare, deploy, evidence, forget, reproduce, train
 from pfedul.cli.parts import INTERRUPTED
 from pfedul.errors import PfedulError
@@ -39,16 +44,30 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         replace_unprintable()
-        return super().main(*args, **kwargs)
+        with _terminated_as_interrupted():
+            return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PfedulError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(visible(str(error))) from error
         except KeyboardInterrupt:
             click.echo("Interrupted; everything that was finished is saved.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: what was finished is saved, workers are ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.group(cls=Commands)

@@ -144,7 +144,7 @@ def _audited(result: Audit, next_command: str) -> Output:
     return Output(data, lambda: print_audit(result.evidence, next_command))
 
 
-@command("pfedul report runs/digits --format html")
+@command("pfedul report runs/digits --format html", looks=True)
 @click.option(
     "--format",
     "form",

@@ -28,7 +28,7 @@ from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
 
 
-@command("pfedul inspect runs/digits --client client-03 --correction reset")
+@command("pfedul inspect runs/digits --client client-03 --correction reset", looks=True)
 @parts.client_options
 @parts.options_of(ForgetOptions)
 @click.option("--all", "every", is_flag=True, help="Every client's scores as a heat map.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 from pfedul.base.options import option_name, plain_type
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
+from pfedul.store.soundness import content_of
 from pfedul.terminal.console import waiting
 
 INTERRUPTED = 130
@@ -47,17 +49,23 @@ class Output:
 Function = Callable[..., Output]
 
 
-def command(example: str, *, run: bool = True) -> Callable[[Function], click.Command]:
-    """A command with this example in its help: RUN (unless not `run`), its own options, --json."""
+def command(
+    example: str, *, run: bool = True, looks: bool = False
+) -> Callable[[Function], click.Command]:
+    """A command with this example in its help: RUN (unless not `run`), its own options, --json.
+
+    `looks`: it shows what RUN says, and nothing in RUN is trusted.
+    """
 
     def make(function: Function) -> click.Command:
         @wraps(function)
         def print_result(as_json: bool, **options: Any) -> None:
-            output = function(**options)
-            if as_json:
-                click.echo(json.dumps(output.data, indent=2))
-            else:
-                output.show()
+            with content_of(options["run"]) if looks else nullcontext():
+                output = function(**options)
+                if as_json:
+                    click.echo(json.dumps(output.data, indent=2))
+                else:
+                    output.show()
             if output.error is not None:
                 raise PfedulError(output.error)
 

@@ -75,7 +75,7 @@ def _stop_after(rounds: int, run: Path) -> NoReturn:
     sys.exit(parts.INTERRUPTED)
 
 
-@command("pfedul status runs/digits")
+@command("pfedul status runs/digits", looks=True)
 def status(run: Path) -> Output:
     """Show the state of RUN: rounds, clients, accuracy, refused replies, size.
 
@@ -85,7 +85,7 @@ def status(run: Path) -> Output:
     return Output(result, lambda: print_status(result))
 
 
-@command("pfedul evaluate runs/digits --json")
+@command("pfedul evaluate runs/digits --json", looks=True)
 @parts.data_root_option
 def evaluate(run: Path, data_root: str | None) -> Output:
     """Measure each client's personal model on the client's own test samples.

@@ -211,18 +211,22 @@ def own_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C within the block takes effect after it."""
+    """Ctrl-C, or a request to terminate, takes effect after the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _frame: caught.append(number))
+    before = {
+        number: signal.signal(number, lambda number, _frame: caught.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if caught:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(caught[0])
 
 
 def absolute(run: str | Path) -> Path:

@@ -127,7 +127,7 @@ class Ledger:
             except BaseException:
                 self._db.close()
                 raise
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             raise PfedulError(f"{path} is not a readable pfedul ledger ({error}).") from None
 
     def _begin(self, read_only: bool) -> None:

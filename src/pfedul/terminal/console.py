@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -22,11 +23,27 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from pfedul.base.text import visible
+
 WIDTH_OF_FILES = 120
 SECONDS_BETWEEN_LINES = 2.0
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
-error_console = Console(stderr=True, highlight=False)
+
+class VisibleConsole(Console):
+    """Shows control characters as escapes: what is printed may come from somebody else's run."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*map(_visible, objects), **options)
+
+
+def _visible(item: Any) -> Any:
+    if isinstance(item, Text):
+        return item if visible(item.plain) == item.plain else Text(visible(item.plain))
+    return visible(item) if isinstance(item, str) else item
+
+
+console = VisibleConsole(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+error_console = VisibleConsole(stderr=True, highlight=False)
 
 
 def replace_unprintable() -> None:
@@ -50,7 +67,7 @@ def table(title: str, rows: list[dict[str, str]]) -> None:
     for column in rows[0]:
         grid.add_column(column, overflow="fold", no_wrap=column in {"layer", "client", "name"})
     for row in rows:
-        grid.add_row(*map(Text, row.values()))
+        grid.add_row(*(Text(visible(cell)) for cell in row.values()))
     console.print(grid)
 
 
