@@ -37,7 +37,7 @@ from pfedul.store.ledger import Ledger
 from pfedul.store.marker import remove
 from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
 from pfedul.store.store import Store
-from pfedul.store.tables import spent_on_rounds
+from pfedul.store.tables import cpu_seconds_of, spent_on_rounds
 
 _HEADER = "# Trained on the data of the run around it; it cannot be trained alone.\n"
 _COMMITS = 5
@@ -188,7 +188,5 @@ def rounds_done(recipe: Recipe) -> int:
 
 
 def cpu_to_retrain(run: Run, clients: Collection[str]) -> float:
-    """CPU seconds of retraining with these clients alone, by the rounds so far and by samples."""
-    samples = {client: member.train_samples for client, member in run.members.items()}
-    share = sum(samples[client] for client in clients) / sum(samples.values())
-    return share * spent_on_rounds(run.store.ledger).cpu_seconds
+    """CPU seconds of retraining with these clients alone: what they spent on the rounds so far."""
+    return cpu_seconds_of(run.store.ledger, clients)

@@ -27,12 +27,6 @@ ASKED = "asked"
 
 NOT_CONFIRMED = "erasure at the client not confirmed"
 
-CLIENT_TABLES = (
-    *("clients", "replies", "refusals", "evaluations", "preservation", "recalibrations"),
-    *("nodes", "audit_clients", "admissions"),
-)
-"""Every table with rows about single clients."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -166,24 +160,6 @@ def end_request(ledger: Ledger, request: Request, status: str, reason: str) -> N
     sql = "UPDATE requests SET status = ?, outcome = ? WHERE request = ? AND status = ?"
     row = sql, (status, ending, request.number, PENDING)
     ledger.write([row, request_entry(request.number, status)])
-
-
-def erase_rows(targets: Sequence[str]) -> list[Statement]:
-    """Statements that leave no row of these clients behind."""
-    return [
-        (f"DELETE FROM {table} WHERE client = ?", (target,))
-        for table in CLIENT_TABLES
-        for target in targets
-    ]
-
-
-def count_rows(ledger: Ledger, targets: Sequence[str]) -> int:
-    """How many rows are about these clients."""
-    return sum(
-        ledger.value(f"SELECT COUNT(*) FROM {table} WHERE client = ?", target)
-        for table in CLIENT_TABLES
-        for target in targets
-    )
 
 
 def erased_admissions(ledger: Ledger, targets: Sequence[str]) -> list[Statement]:

@@ -17,8 +17,8 @@ def client_rows(ledger: Ledger) -> Rows:
 
 
 def loss_rows(ledger: Ledger) -> Rows:
-    """The training loss of each round."""
-    return ledger.rows("SELECT round, loss FROM rounds ORDER BY round")
+    """The training loss of each round, of the clients that are still in the run."""
+    return ledger.rows("SELECT round, loss FROM rounds WHERE replies > 0 ORDER BY round")
 
 
 def accuracy_rows(ledger: Ledger) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from pfedul.base.clock import now
@@ -155,6 +155,12 @@ def spent_on_rounds(ledger: Ledger, since: int = 0, until: int | None = None) ->
     (row,) = ledger.rows(sql, since, last_round(ledger) if until is None else until)
     rounds, replies, seconds, cpu = (value or 0 for value in row.values())
     return Spent(rounds, replies, float(seconds), float(cpu))
+
+
+def cpu_seconds_of(ledger: Ledger, clients: Collection[str]) -> float:
+    """CPU seconds that these clients spent on their accepted replies."""
+    spent = ledger.pairs("SELECT client, SUM(cpu_seconds) FROM replies GROUP BY client")
+    return float(sum(seconds for client, seconds in spent.items() if client in clients))
 
 
 def refused_clients(ledger: Ledger) -> list[str]:

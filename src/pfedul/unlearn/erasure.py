@@ -12,8 +12,8 @@ from pfedul.records import RECORDS
 from pfedul.records.base import Erasure
 from pfedul.run.run import Run
 from pfedul.store.copies import obsolete_folders
+from pfedul.store.erasure import count_rows, erase_rows
 from pfedul.store.paths import REPORTS, held_file, personal_file
-from pfedul.store.requests import count_rows, erase_rows
 from pfedul.unlearn.options import ForgetOptions
 
 
@@ -34,7 +34,7 @@ def erase(
     remaining = [client for client in run.clients if client not in targets]
     sizes = [store.locate(name).stat().st_size for name in files]
     sizes += _sizes(obsolete_folders(store.path, remaining))
-    store.keep(erase_rows(targets), files)
+    store.keep(erase_rows(store.ledger, targets), files)
     return {"files": len(sizes), "bytes": sum(sizes), "rows": rows}
 
 
@@ -62,6 +62,7 @@ def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasur
         targets=tuple(targets),
         everything=options.forget_records == "all",
         excluded=options.excludes,
+        clean=options.cleans,
     )
 
 

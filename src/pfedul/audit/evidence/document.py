@@ -29,7 +29,6 @@ from pfedul.evaluation import preservation
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.run import Run
 from pfedul.store.paths import SETTINGS_FILE
-from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.outcome import Outcome, spent
 from pfedul.version import __version__
 
@@ -204,17 +203,17 @@ def removal_part(
         "plan": known["plan"],
         "outcome": {key: known[key] for key in OUTCOME},
         "preservation": {"oracle": oracle_preservation(outcome.before, oracles)},
-        "cost": _cost(run, outcome, oracles),
+        "cost": _cost(outcome, oracles),
     }
 
 
-def _cost(run: Run, outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
-    """In CPU seconds; what is measured of a removal is not part of it."""
+def _cost(outcome: Outcome, oracles: Sequence[Retrained]) -> Row:
+    """In CPU seconds; neither measuring nor what targets spent is part of it."""
     retraining = [oracle.cpu_seconds for oracle in oracles]
     return {
         "forget_cpu_seconds": spent(outcome.stages).cpu_seconds,
         "retrain_cpu_seconds": fmean(retraining) if retraining else None,
-        "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
+        "training_cpu_seconds": outcome.retraining_cpu_seconds,
     }
 
 

@@ -56,7 +56,10 @@ def _comparison(material: Material) -> list[Block]:
         "sent to clients": (MISSING if sent is None else human_bytes(sent), MISSING),
     }
     pairs = [{"": name, "forgetting": of[0], "retraining": of[1]} for name, of in rows.items()]
-    known = {"the rehearsal": "rehearsal_cpu_seconds", "training so far": "training_cpu_seconds"}
+    known = {
+        "the rehearsal": "rehearsal_cpu_seconds",
+        "training so far, of the clients that remain": "training_cpu_seconds",
+    }
     others = [
         {"": name, "CPU seconds": _seconds(cost[key])}
         for name, key in known.items()
