@@ -181,10 +181,28 @@ def test_a_second_request_replays_without_both(tmp_path):
     """The others' norms stay: after ann and bob only cat's own path is left."""
     with federation(tmp_path / "run", rounds=ROUNDS) as made:
         made.train()
-        made.forget("ann", method="none", allow_unchanged=True)
+        made.forget("ann", method="federaser:interval=9")
         made.forget("bob", method="federaser:interval=9")
         found = made.shared["body.weight"].item()
     assert found == pytest.approx(Pencil(ROUNDS).uploads[0]["cat"], rel=1e-6)
+
+
+def test_no_replay_after_a_removal_that_leaves_a_part_of_the_target(tmp_path):
+    """The others' uploads of round 1 would tell which part."""
+    with federation(tmp_path / "run", rounds=ROUNDS) as made:
+        made.train()
+        made.forget("ann", method="none", allow_unchanged=True)
+        with pytest.raises(PfedulError, match="norms record was erased with an earlier request"):
+            made.forget("bob", method="federaser")
+
+
+def test_lengths_from_the_mean_of_a_round_are_erased_with_the_first_target(tmp_path):
+    with federation(tmp_path / "run", rounds=ROUNDS) as made:
+        made.train()
+        made.forget("ann", method="federaser:against=after")
+        with pytest.raises(PfedulError, match="use against=before"):
+            made.forget("bob", method="federaser:against=after")
+        made.forget("bob", method="federaser")
 
 
 # FedRecovery

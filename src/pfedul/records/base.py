@@ -109,8 +109,9 @@ class Recorder:
 class Erasure:
     """Targets to forget; with `everything` the files of all clients are deleted.
 
-    `excluded`: nothing that the targets sent was left in the shared parameters. `added` is what
-    repair rounds then added to them, of each remaining client.
+    `excluded`: the correction `exclude` took out all that the targets had added to the shared
+    parameters; `added` is what repair rounds then added to them, of each remaining client.
+    `clean`: nothing that the targets sent is left in the shared tensors, by any method.
     """
 
     store: Store
@@ -119,6 +120,7 @@ class Erasure:
     targets: tuple[str, ...]
     everything: bool = False
     excluded: bool = False
+    clean: bool = False
     added: Callable[[str], Tensors] = lambda _client: {}
 
     @property

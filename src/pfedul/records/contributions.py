@@ -15,6 +15,10 @@ then adds what its repair rounds added. Rounds of repair are no rounds of traini
 rescales them with the factor of the others. Any
 other change of the shared tensors ends the record: the sums of the others, the initial tensors and
 the result would together give away what the targets contributed. The next round begins it again.
+
+It also ends where a client took part in two or three rounds in which the targets' shares differed.
+Such a sum is so simple that the lengths of its updates tell how its rounds were weighted, and so
+how many samples the targets had.
 """
 
 from __future__ import annotations
@@ -117,8 +121,31 @@ def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> di
     return {client: without_them[client] / with_them[client] for client in with_them}
 
 
+FEWEST_MIXED = 4
+"""Rounds of one client with different weights from which their number hides the weights."""
+
+
+def tells_weights(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> bool:
+    """Whether the sum of a remaining client gives away how its few rounds were weighted.
+
+    >>> tells_weights([{"ann": 1, "bob": 3}, {"bob": 3}], targets=["ann"])
+    True
+    >>> tells_weights([{"ann": 1, "bob": 3}] * 2, targets=["ann"])
+    False
+    """
+    shares: dict[str, list[float]] = {}
+    for samples in rounds:
+        share = sum(samples.get(target, 0) for target in targets) / sum(samples.values())
+        for client in samples.keys() - set(targets):
+            shares.setdefault(client, []).append(share)
+    return any(len(own) < FEWEST_MIXED and len(set(own)) > 1 for own in shares.values())
+
+
 def _survives(erasure: Erasure) -> bool:
-    return erasure.excluded and not erasure.everything
+    if not erasure.excluded or erasure.everything:
+        return False
+    rounds = participation(erasure.store.ledger, began_after(erasure.store) or 0)
+    return not tells_weights(rounds, erasure.targets)
 
 
 def _renew(erasure: Erasure) -> None:

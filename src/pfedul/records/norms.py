@@ -4,6 +4,10 @@ FedEraser was published with every client's update of every kept round; its repl
 lengths, and the first round in full. Lengths are kept for each shared parameter tensor, from which
 that of the whole update follows. `before` is measured from the tensors that the client was given
 (the paper), `after` from the mean of its round (the published code).
+
+A removal erases the lengths `after`: a forgotten client is in those means, and the distances of
+many clients to one mean tell where it is. If something of it is left in the shared tensors, the
+uploads of round 1 would tell what, so the whole record is erased.
 """
 
 from __future__ import annotations
@@ -14,7 +18,15 @@ import torch
 from torch import Tensor
 
 from pfedul.base.tensors import Tensors, norm, part_of
-from pfedul.records.base import Record, Recorder, Update, WholeRound, changes
+from pfedul.records.base import (
+    Erasure,
+    Record,
+    Recorder,
+    Update,
+    WholeRound,
+    changes,
+    every_file_of,
+)
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
 
@@ -26,7 +38,10 @@ _ROUNDS = "(rounds)"
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of one client's updates: tensor -> one number for each of its rounds."""
+    """The lengths of one client's updates: tensor -> one number for each of its rounds.
+
+    `after` is empty once another client was forgotten.
+    """
 
     rounds: tuple[int, ...]
     before: Tensors
@@ -54,8 +69,12 @@ class NormsRecorder(Recorder):
         number = torch.tensor([update.number], dtype=torch.int64, device="cpu")
         new = {_ROUNDS: number, **_lengths("before", update.change(self._names))}
         new |= _lengths("after", changes(whole.after, update.after, self._names))
-        joined = {key: torch.cat([known[key], row]) if known else row for key, row in new.items()}
-        self._store.stage(name, joined)
+        self._store.stage(name, _joined(known, new) if known else new)
+
+
+def _joined(known: Tensors, new: Tensors) -> Tensors:
+    """With one more round; lengths that a removal has erased are not begun again."""
+    return {key: torch.cat([rows, new[key]]) for key, rows in known.items()}
 
 
 def _lengths(against: str, change: Tensors) -> dict[str, Tensor]:
@@ -79,6 +98,19 @@ def first_upload(store: Store, client: str) -> Tensors | None:
     return store.find(record_file(FIRST, client))
 
 
+def _survives(erasure: Erasure) -> bool:
+    return erasure.clean and not erasure.everything
+
+
+def _renew(erasure: Erasure) -> None:
+    for client in set(erasure.clients) - set(erasure.targets) if _survives(erasure) else ():
+        name = record_file("norms", client)
+        rows = erasure.store.find(name)
+        if rows is not None and part_of(rows, "after"):
+            kept = {key: row for key, row in rows.items() if not key.startswith("after/")}
+            erasure.store.stage(name, kept)
+
+
 NORMS = Record(
     name="norms",
     title="norms",
@@ -88,4 +120,6 @@ NORMS = Record(
     size=lambda of: of.clients * (4 * of.parameters + (16 * of.tensors + 8) * of.rounds),
     recorder=NormsRecorder,
     folders=("norms", FIRST),
+    obsolete=lambda erasure: [] if _survives(erasure) else every_file_of("norms")(erasure),
+    renew=_renew,
 )

@@ -78,7 +78,8 @@ class Does:
     `recalibrates`: recalibration is a part of it. `starts_over`: it trains from scratch, so all
     records of the old training are erased. `plans`: it makes a plan of the layers from options
     of `forget` that other methods do not take. `budgeted`: it stops at a CPU time, which its
-    option `cpu_seconds` may give. `clusters`: it works on runs with clusters.
+    option `cpu_seconds` may give. `clusters`: it works on runs with clusters. `replaces`: nothing
+    that the targets sent is left in the shared tensors that it returns.
     """
 
     recalibrates: bool = False
@@ -86,6 +87,7 @@ class Does:
     plans: bool = False
     budgeted: bool = False
     clusters: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,12 @@ class ForgetOptions:
         return strength == 1 and self.layers in {None, "all"}
 
     @property
+    def cleans(self) -> bool:
+        """Whether nothing that the targets sent is left in the shared tensors, statistics too."""
+        estimated = self.resets_statistics and self.recalibration() is not None
+        return self.entry.does.replaces or (self.excludes and estimated)
+
+    @property
     def repairs(self) -> int:
         """The number of repair rounds."""
         if self.repair_rounds is not None:

@@ -30,6 +30,7 @@ from pfedul.unlearn.account import Account
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
+from pfedul.unlearn.counters import counters_without_targets
 from pfedul.unlearn.erasure import erase
 from pfedul.unlearn.moved import plan_json
 from pfedul.unlearn.notebook import Notebook
@@ -214,12 +215,11 @@ def _key(removal: Removal) -> str:
 
 
 def _with_counters(ctx: Context, method: Method, shared: Tensors) -> Tensors:
-    """Integer tensors are counters of ordinary training: unlearning leaves them as they are."""
+    """Integer tensors are counters of ordinary training, which unlearning is not."""
     ctx.finite(shared)
     if method.does.starts_over:
         return shared
-    counters = {name: t for name, t in ctx.shared.items() if not t.is_floating_point()}
-    return {**shared, **counters}
+    return {**shared, **counters_without_targets(ctx)}
 
 
 def _stage_result(run: Run, result: Result) -> None:

@@ -21,7 +21,7 @@ from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
 from pfedul.server.mean import StreamingMean
 from pfedul.store.tables import participants_of
-from pfedul.unlearn.base import About, Method, Needs, Result
+from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining
 
@@ -110,16 +110,25 @@ def calibrated(before: Tensors, after: Tensors, wanted: Mapping[str, float], nor
     }
 
 
-def check(ctx: Context, _options: FedEraserOptions) -> None:
+def check(ctx: Context, options: FedEraserOptions) -> None:
     """The replay begins with round 1: lengths of later rounds alone are of no use."""
+    _check_first_uploads(ctx)
+    ctx.require_record("norms")
+    if options.against == "after" and any(not own.after for own in _lengths_of_all(ctx).values()):
+        raise PfedulError(
+            "Lengths from the mean of a round were erased with an earlier request, as the client "
+            "that was forgotten was in that mean; use against=before."
+        )
+
+
+def _check_first_uploads(ctx: Context) -> None:
     first = set(ctx.remaining) & ctx.history(participants_of, 1).keys()
     if any(ctx.record(first_upload, client) is None for client in first):
         raise PfedulError(
             "The norms record was erased with an earlier request (--forget-records all, or a "
-            "method that starts over), and FedEraser replays training from round 1; choose another "
-            "method ('pfedul methods')."
+            "method that starts over or leaves a part of the target in the shared tensors), and "
+            "FedEraser replays training from round 1; choose another method ('pfedul methods')."
         )
-    ctx.require_record("norms")
 
 
 FEDERASER = Method(
@@ -141,6 +150,7 @@ FEDERASER = Method(
     ),
     options=FedEraserOptions,
     needs=Needs(records=("norms",)),
+    does=Does(replaces=True),
     client=TRAIN_SHARED,
     check=check,
 )
