@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -123,10 +124,10 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def result_in(log: str, action: str) -> dict[str, Any]:
-    """The result that an action's log ends with."""
-    _, _, found = log.partition(f"{action}: {{")
+    """The result in the file that an action's log names."""
+    found = re.search(rf"{action}: done, the result is (\S+) on the server", log)
     assert found, log
-    return json.loads("{" + found.splitlines()[0])
+    return json.loads(Path(found[1]).read_text())
 
 
 def rows(run: Path, sql: str, *values: Any) -> list[tuple[Any, ...]]:

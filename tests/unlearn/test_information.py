@@ -260,6 +260,7 @@ OF_ONE_CLIENT = {
     "recalibrations": {"request", "client", "done_at"},
     "nodes": {"client", "node_key", "bound_at"},
     "audit_clients": {"audit", "client", "figures"},
+    "admissions": {"admission", "client", "joined_round", "again", "at"},
 }
 """Rows that are deleted with their client."""
 
@@ -294,6 +295,10 @@ KEPT_ON_PURPOSE = {
     "strangers": {"node_key", "claim", "reason", "at"},
     "erasures": {"request", "target", "node_key", "asked_at", "confirmed_at", "receipt"},
     "audits": {"audit", "kind", "targets", "made_at", "evidence"},
+    "chain": {
+        *("entry", "kind", "at", "about", "body"),
+        *("previous", "hash", "public_key", "signature", "salt"),
+    },
 }
 """That somebody was forgotten, how, and with what evidence: docs/run-folder.md."""
 

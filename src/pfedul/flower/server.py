@@ -3,6 +3,9 @@
 `flwr run APP -c 'action="forget" client="ID"'` starts it at the superlink. It
 opens the run folder, does what the command line would do, and closes it;
 what happened is in the ledger, under `actions`.
+
+Flower keeps what is logged in its own database, which no removal reaches. So figures of clients
+are never logged: the result of an action is a file in `RUN/reports`, which a removal erases.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.down import scrub
-from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.deployment.layout import PRIVATE, DeploymentPaths, write
 from pfedul.flower.identity import FlowerServer, Introduced, confirm_erasures, meet_strangers
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.run.admission import admit
@@ -28,7 +31,7 @@ from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.nodes import begin_action, binding_rows, end_action
-from pfedul.store.paths import refuse_links
+from pfedul.store.paths import REPORTS, inside, refuse_links
 from pfedul.store.requests import NOT_CONFIRMED, read_request
 from pfedul.unlearn.outcome import read_outcome
 
@@ -45,19 +48,18 @@ def server_app(model: ModelFactory | None = None) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        _LOG.addFilter(_one_sentence)
+        _LOG.addFilter(one_sentence)
         options, asked = read_config(context.run_config)
-        result = run_action(FlowerServer(grid, options, model, _LOG.info), asked)
-        _LOG.info("%s: %s", options.action, json.dumps(result))
+        run_action(FlowerServer(grid, options, model, _LOG.info), asked)
 
     return app
 
 
-def _one_sentence(record: logging.LogRecord) -> bool:
+def one_sentence(record: logging.LogRecord) -> bool:
     """A user's mistake is one sentence in the log, without a trace of our code."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, PfedulError):
-        record.msg, record.args, record.exc_info = str(error), (), None
+        record.msg, record.args, record.exc_info = _result_of(error), (), None
     return True
 
 
@@ -65,6 +67,7 @@ def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
     """Do and note in the ledger what is asked for; returns what the command line prints as JSON."""
     options = server.options
     if options.action == "status":
+        server.tell(f"status: see 'pfedul status {options.path}' on the server.")
         return read_status(options.path)
     settings = asked if options.action == "train" else {}
     with open_or_create(server, settings) as federation:
@@ -76,7 +79,15 @@ def run_action(server: FlowerServer, asked: dict[str, Any]) -> dict[str, Any]:
             end_action(ledger, number, _result_of(error))
             raise
         end_action(ledger, number, "done")
+        _write_result(server, result)
         return result
+
+
+def _write_result(server: FlowerServer, result: dict[str, Any]) -> None:
+    """While the run is locked: no result about a removed client may appear after its removal."""
+    place = inside(server.options.path, f"{REPORTS}/{server.options.action}.json")
+    write(place, f"{json.dumps(result, indent=2)}\n".encode(), PRIVATE)
+    server.tell(f"{server.options.action}: done, the result is {place} on the server.")
 
 
 def _result_of(error: BaseException) -> str:
@@ -114,10 +125,8 @@ def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) ->
 def _progress(server: FlowerServer) -> Callable[[Progress], None]:
     def tell(progress: Progress) -> None:
         if progress.loss is not None:
-            accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.1%}"
             replies = f"{progress.replies} of {progress.clients} replies"
-            rounds = f"round {progress.round}/{progress.rounds}"
-            server.tell(f"{rounds}: {replies}, loss {progress.loss:.3f}{accuracy}")
+            server.tell(f"round {progress.round}/{progress.rounds}: {replies}")
 
     return tell
 
@@ -128,7 +137,7 @@ def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any])
     refuse_links(layout.folder)
     outcome = federation.forget(*server.options.clients, **asked)
     confirm_erasures(server, federation)
-    if not scrub(layout.database):
+    if not scrub(layout.database, logs=True):
         server.tell("Flower's database may still hold deleted messages; 'pfedul down' clears it.")
     ledger = federation.store.ledger
     found = read_outcome(ledger, read_request(ledger, outcome.request))

@@ -42,14 +42,21 @@ def bring_down(run: Path) -> Ended:
 
 BUSY_SECONDS = 10.0
 
+_HAS_LOGS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'task_logs'"
 
-def scrub(path: Path) -> bool:
-    """Rewrite the database without deleted content; False where that cannot be done."""
+
+def scrub(path: Path, logs: bool = False) -> bool:
+    """Rewrite the database without deleted content; False where that cannot be done.
+
+    `logs`: without what actions have logged so far, too.
+    """
     if not path.is_file():
         return True
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:
             database.execute("PRAGMA secure_delete = ON")
+            if logs and database.execute(_HAS_LOGS).fetchone():
+                database.execute("DELETE FROM task_logs")
             database.execute("VACUUM")
             busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
