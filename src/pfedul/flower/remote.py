@@ -68,9 +68,10 @@ def open_remote(server: FlowerServer, path: Path, asked: dict[str, Any]) -> Fede
     if server.model is not None:  # what is given in Python wins over names in the config
         asked = {key: asked[key] for key in asked if key not in {"data", "model"}}
     merge(stored, asked)  # refuses what cannot change; how many rounds is for `train` to say
-    settings = merge(stored, {k: v for k, v in changeable(asked).items() if k != "rounds"})
     store = Store.open(path)
     try:
+        stored = read_settings(path)  # opening may have finished what a killed process wrote
+        settings = merge(stored, {k: v for k, v in changeable(asked).items() if k != "rounds"})
         if store.ledger.meta("clients_at") != AT_NODES:
             raise PfedulError(f"The clients of {path} are here; use 'pfedul train {path}'.")
         check_same_settings(store, stored)

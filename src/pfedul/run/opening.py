@@ -75,11 +75,12 @@ def open_run(
     """An existing run at its last whole round; see `Federation.open`."""
     path = absolute(run)
     require_run(path)
-    stored = read_settings(path)
-    settings = merge(stored, later)
+    merge(read_settings(path), later)  # refuses what cannot change, before anything is locked
     store = (ReadOnlyStore if read_only else Store).open(path)
     try:
         refuse_remote(store)
+        stored = read_settings(path)  # opening may have finished what a killed process wrote
+        settings = merge(stored, later)
         check_same_settings(store, stored)
         loaded = load_data(settings, data)
         bench = replace(assemble(settings, loaded, model), work=work)

@@ -30,6 +30,7 @@ from pfedul.engine import Engine
 from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 from pfedul.run.assembly import reseeded
 from pfedul.run.opening import first_rows, first_state
+from pfedul.run.planted import planted_among
 from pfedul.run.run import Run
 from pfedul.run.training import Progress, train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
@@ -83,7 +84,7 @@ def twin_recipes(run: Run, count: int) -> list[Recipe]:
 def _recipe(run: Run, name: str, place: str, clients: Sequence[str], record: str) -> Recipe:
     seed = derive_seed(run.settings.seed, "audit", name) % 2**31
     members = {client: run.members[client].data_sha256 for client in clients}
-    decides = fixed(_settings(run.settings, seed, 0, record))
+    decides = fixed(_settings(planted_among(run.settings, clients), seed, 0, record))
     key = digest(json.dumps([decides, members], sort_keys=True).encode())[:16]
     return Recipe(name, run.store.path / place / key, seed, tuple(clients), record)
 
@@ -114,7 +115,8 @@ def open_recipe(
     is not part of the cost of retraining; callers measure accuracies if they need them.
     """
     wanted = run.rounds if rounds is None else rounds
-    usual = _settings(run.settings, recipe.seed, wanted, recipe.record)
+    own = planted_among(run.settings, recipe.clients)
+    usual = _settings(own, recipe.seed, wanted, recipe.record)
     settings = replace(usual, **recipe.changes)
     bench = reseeded(run.bench, recipe.seed, recipe.clients)
     same = settings.clusters == run.settings.clusters

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -31,12 +31,13 @@ from pfedul.protocol import (
     Workbench,
 )
 from pfedul.run.personal import InRunFolder, WithClients
+from pfedul.run.planted import planted_among
 from pfedul.server.checks import Rules, check_figures
 from pfedul.server.round import Ask, ask_clients
-from pfedul.settings import Settings
+from pfedul.settings import Settings, settings_row, write_toml
 from pfedul.store.copies import clear_notes, sweep
 from pfedul.store.paths import SHARED_FILE, personal_file
-from pfedul.store.requests import PENDING, unfinished
+from pfedul.store.requests import PENDING, forgotten, unfinished
 from pfedul.store.store import Store
 from pfedul.store.tables import Member, last_round, read_members, refusal_rows
 
@@ -78,6 +79,7 @@ class Run:
     def _clear_leftovers(self) -> None:
         """Remove copies and notes that a killed process left and nothing can use."""
         sweep(self.store.path, self.clients)
+        self._leave_backdoor(set(forgotten(self.store.ledger)))
         request = unfinished(self.store.ledger)
         if request is None or request.status != PENDING:  # the targets are in them
             clear_notes(self.store.path)
@@ -190,6 +192,14 @@ class Run:
         self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}
         self._use_data_of(self.clients)
         sweep(self.store.path, self.clients)
+        self._leave_backdoor(targets)
+
+    def _leave_backdoor(self, gone: Collection[str]) -> None:
+        """The setting that names a client that was forgotten goes with it."""
+        settings = planted_among(self.settings, self.clients)
+        if settings != self.settings and planted_among(self.settings, gone) == self.settings:
+            self.settings = settings
+            self.store.write_settings(write_toml(settings), [settings_row(settings)])
 
     def join(self, member: Member) -> None:
         """Continue with one more client."""

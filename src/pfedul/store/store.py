@@ -223,13 +223,13 @@ class Store:
         ]
         return digest("".join(lines).encode())
 
-    def write_settings(self, text: str) -> None:
-        """Replace the configuration atomically."""
+    def write_settings(self, text: str, rows: Sequence[Statement] = ()) -> None:
+        """Replace the configuration atomically, with these rows."""
         draft = inside(self.path, f"{SETTINGS_FILE}.new")
         with folder.own_errors(self.path):
             draft.write_bytes(text.encode())
             folder.sync(draft)
-            self.ledger.write([settings_entry(text.encode())])
+            self.ledger.write([*rows, settings_entry(text.encode())])
             os.replace(draft, self.path / SETTINGS_FILE)
             folder.sync(self.path)
 
