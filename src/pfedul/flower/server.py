@@ -23,6 +23,7 @@ from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.deployment.down import scrub
+from pfedul.flower.deployment.gone import remove_gone_keys
 from pfedul.flower.deployment.layout import PRIVATE, DeploymentPaths, write
 from pfedul.flower.identity import FlowerServer, Introduced, confirm_erasures, meet_strangers
 from pfedul.flower.remote import open_or_create, wait_for_nodes
@@ -139,6 +140,8 @@ def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any])
     confirm_erasures(server, federation)
     if not scrub(layout.database, logs=True):
         server.tell("Flower's database may still hold deleted messages; 'pfedul down' clears it.")
+    for client in remove_gone_keys(layout):
+        server.tell(f"The key of {client}'s node is removed; 'pfedul down' removes its folders.")
     ledger = federation.store.ledger
     found = read_outcome(ledger, read_request(ledger, outcome.request))
     for target, state in found.erased_at_client.items():

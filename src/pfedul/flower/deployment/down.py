@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from pfedul.flower.deployment.gone import remove_gone
 from pfedul.flower.deployment.layout import SUPERLINK, alone, existing_layout
 from pfedul.flower.deployment.processes import Process, end, read_record
 
@@ -24,7 +25,7 @@ class Ended:
 
 
 def bring_down(run: Path) -> Ended:
-    """End the nodes, then the server, and all that they have started.
+    """End the nodes, then the server, and all that they have started; remove forgotten nodes.
 
     Nodes go first, so they can still tell the server that they leave.
     """
@@ -37,6 +38,7 @@ def bring_down(run: Path) -> Ended:
         ended = end(nodes, [record.mark(item.name) for item in nodes])
         ended += end(running, [f"{record.token}/"])
         scrubbed = scrub(layout.database)
+        remove_gone(layout)
     return Ended(running, tuple(identity.pid for identity in ended), scrubbed)
 
 
