@@ -164,7 +164,7 @@ def test_several_targets_are_brought_by_name_and_an_older_removal_by_number(run,
             audit(federation, files[1])
         found = audit(federation, *files, oracles=1)
         assert found.targets == ("c0", "c3")
-        assert found.evidence["samples"]["members"] == 48
+        assert found.evidence["samples"]["members"] == 50
         assert found.evidence["verdict"]["verdict"] == "not enough evidence"
         with pytest.raises(PfedulError, match="'c1' was admitted again"):
             audit(federation, file_of(tmp_path), request=1)

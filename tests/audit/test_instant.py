@@ -9,6 +9,7 @@ from helpers.auditing import interrupt_at
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import client_data
 from pfedul import Federation, PfedulError
+from pfedul.audit.ask.samples import about
 from pfedul.audit.instant import LEVEL, MOST_MODELS, Witness, exam_of, seen
 from pfedul.audit.state import served
 from pfedul.report.material import read_material
@@ -84,7 +85,7 @@ def test_a_removal_that_does_nothing_is_not_forgotten_and_one_that_excludes_is_l
     low, high = excluded["removed"]["interval"]
     assert low < excluded["removed"]["value"] < high
     assert excluded["smallest_visible"] < 0.2
-    assert excluded["samples"] == {"members": 160, "nonmembers": 80, "fitting": 108}
+    assert excluded["samples"] == {"members": 200, "nonmembers": 80, "fitting": 108}
 
 
 def test_the_removal_itself_is_the_same_to_the_bit_and_its_cost_is_booked_apart(leaky, tmp_path):
@@ -181,7 +182,7 @@ def test_every_personalisation_has_its_surfaces(name, surfaces, targets, runs, t
     with deep_again(copied(runs[name], tmp_path / "run"), random_split=True) as federation:
         audit = federation.forget(*targets).audit
     assert [row["surface"] for row in audit["tests"]] == surfaces
-    assert audit["samples"]["nonmembers"] == 12 * len(targets)
+    assert audit["samples"]["nonmembers"] == about(12 * len(targets))
 
 
 def test_each_target_is_asked_through_its_own_head(runs, tmp_path):
@@ -247,7 +248,7 @@ def test_too_few_samples_are_refused_in_one_sentence(tmp_path):
         tmp_path / "run", data=data, model=Deep, rounds=1, engine="inline", random_split=True
     ) as federation:
         federation.train()
-        with pytest.raises(PfedulError, match=r"there are 8 test samples .* and 10 are needed"):
+        with pytest.raises(PfedulError, match=r"fewer than 10 test samples .* too few to judge"):
             federation.rehearse(TARGET)
         sentence = federation.forget(TARGET).audit["verdict"]["sentence"]
         assert "use pfedul rehearse --level standard" in sentence

@@ -14,7 +14,9 @@ from helpers.forgetting_kill import TARGET, copied
 from helpers.methods import RECORD, SETTINGS, SPECS, asked
 from pfedul.records import contributions
 from pfedul.store.erasure import CLIENT_TABLES
+from pfedul.store.requests import read_requests
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.outcome import read_outcome
 
 SIZES = {"c0": 40, TARGET: 61, "c2": 34, "c3": 27, "c4": 45, "c5": 30, "c6": 52, "c7": 38, "c8": 29}
 """The target is the largest: the counter of batches then is its own."""
@@ -333,3 +335,16 @@ def test_rounds_keep_the_figures_of_those_who_remain_and_no_time_of_day(run_of):
     for row in Folder(run).rounds:
         pace = row["seconds"] / row["cpu_seconds"]
         assert pace == pytest.approx(float(f"{pace:.0e}"))
+
+
+def test_a_mean_over_clients_is_not_stored_beside_the_figures_of_all_but_one(run_of):
+    run = run_of(3)
+    with opened(run) as federation:
+        first = federation.forget("c4")
+        federation.forget(TARGET)
+        stored = federation.store.ledger.value("SELECT outcome FROM requests WHERE request = 1")
+        left = read_outcome(federation.store.ledger, read_requests(federation.store.ledger)[0])
+    assert TARGET in first.before
+    assert TARGET not in left.before
+    assert '"pps"' not in stored
+    assert left.as_json()["pps"] > 0

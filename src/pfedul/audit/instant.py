@@ -16,7 +16,7 @@ import numpy as np
 
 from pfedul.audit.ask.logits import logits_from_heads
 from pfedul.audit.ask.probe import linear_probe
-from pfedul.audit.ask.samples import drawn, labels_of, pooled, together
+from pfedul.audit.ask.samples import about, drawn, labels_of, pooled, together
 from pfedul.audit.ask.surfaces import SURFACES, features_of
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.arrays import Array, Whole
@@ -226,7 +226,9 @@ class Witness:
             found = compare(self._before, after, self._exam.draw)
         except PfedulError as error:  # never at the cost of the removal
             return evidence(unjudged(str(error)))
-        return evidence(judged(found, " and ".join(self._targets)), found, self._exam.counts)
+        counts = self._exam.counts
+        known = {**counts, **{kind: about(counts[kind]) for kind in ("members", "nonmembers")}}
+        return evidence(judged(found, " and ".join(self._targets)), found, known)
 
 
 def check_enough(exam: Exam, targets: Sequence[str]) -> None:
@@ -235,8 +237,8 @@ def check_enough(exam: Exam, targets: Sequence[str]) -> None:
     for part, name in (("training", "members"), ("test", "nonmembers")):
         if counts[name] < FEWEST:
             raise PfedulError(
-                f"Of {' and '.join(targets)} there are {counts[name]} {part} samples in classes "
-                f"that both parts have, and {FEWEST} are needed to judge without oracles; use "
+                f"Of {' and '.join(targets)} there are fewer than {FEWEST} {part} samples in "
+                "classes that both parts have, too few to judge without oracles; use "
                 "pfedul rehearse --level standard."
             )
 

@@ -108,7 +108,7 @@ def _who(removals: Sequence[Removal]) -> str:
 def _notes(removal: Removal) -> Iterator[str]:
     members, others = (removal.samples.get(key) for key in ("members", "nonmembers"))
     if members and others:
-        yield f"{members} training against {others} test samples; 95 % intervals."
+        yield f"About {members} training against {others} test samples; 95 % intervals."
     if removal.pps is not None:
         yield "PPS: accuracy that the other clients kept, 1 is all."
     if removal.price is not None:

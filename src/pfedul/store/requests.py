@@ -169,7 +169,11 @@ def erased_admissions(ledger: Ledger, targets: Sequence[str]) -> list[Statement]
     return [Attestation(ERASED, "admissions", (number,)) for number in gone]
 
 
-_OF_SINGLE_CLIENTS = {"before", "after", "not_recalibrated", "undefined", "erased_at_client"}
+_OF_SINGLE_CLIENTS = {
+    *("before", "after", "not_recalibrated", "undefined", "erased_at_client"),
+    *("pps", "cfi", "pps_interval", "cfi_interval"),
+}
+"""Means over clients among them: with the others' figures they would give away who leaves next."""
 
 
 def finish_rows(request: Request, repaired: int, outcome: dict[str, Any]) -> list[Statement]:

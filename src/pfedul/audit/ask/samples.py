@@ -64,14 +64,23 @@ class AuditSamples:
         return View(name, members, nonmembers, logits[outside:], self.labels)
 
     def counts(self) -> dict[str, int]:
-        """How many samples of each kind there are."""
+        """How many samples of each kind there are; of the targets about how many."""
         return {
-            "members": len(self.labels.members),
-            "nonmembers": len(self.labels.nonmembers),
+            "members": about(len(self.labels.members)),
+            "nonmembers": about(len(self.labels.nonmembers)),
             "population": len(self.population),
             "retain": sum(map(len, self.own_train.values())),
             "test": sum(map(len, self.own_test.values())),
         }
+
+
+def about(count: int) -> int:
+    """To one digit: evidence stays when its target is forgotten, and need not tell its size.
+
+    >>> about(137), about(45), about(7)
+    (100, 40, 7)
+    """
+    return int(float(f"{count:.0e}"))
 
 
 def draw_samples(
