@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_RUN ?= runs/demo
 
-.PHONY: help install demo test test-deploy lint docs lock bench clean
+.PHONY: help install demo test test-deploy lint docs audit sbom lock bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,21 @@ lint: $(READY)  ## ruff and mypy
 docs: $(READY)  ## regenerate the generated pages of the docs
 	$(BIN)/python docs/generate.py
 
+AUDIT := .audit-venv
+AUDIT_READY := $(AUDIT)/.ready
+
+$(AUDIT_READY): requirements/audit.lock
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install $(LOCKED) --requirement requirements/audit.lock
+	@touch $@
+
+audit: $(READY) $(AUDIT_READY)  ## check the licences of all packages (offline), then ask for known vulnerabilities
+	$(BIN)/python tools/licences.py
+	$(BIN)/python tools/vulnerabilities.py $(AUDIT)/bin/pip-audit $(AUDIT_FLAGS)
+
+sbom: $(READY) $(AUDIT_READY)  ## write sbom.json: every package of .venv, in the form of CycloneDX
+	$(AUDIT)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible --output-file sbom.json
+
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make lock'
 
@@ -65,4 +80,4 @@ bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting
 	$(BIN)/python bench/forget.py
 
 clean:  ## remove the virtual environment and the demo's run
-	rm -rf $(VENV) $(DEMO_RUN) bench/.pfl-venv bench/.crosscheck-venv
+	rm -rf $(VENV) $(AUDIT) $(DEMO_RUN) bench/.pfl-venv bench/.crosscheck-venv
