@@ -178,6 +178,15 @@ def with_folders(run: Path, name: str) -> Path:
     return file
 
 
+def with_durable_folders(run: Path, name: str) -> Path:
+    """The same; the folders survive a power cut, as what is moved into them must be found again."""
+    missing = [folder for folder in (run / name).parents if not folder.is_dir()]
+    file = with_folders(run, name)
+    for folder in missing:
+        sync(folder.parent)
+    return file
+
+
 def sync_tree(folder: Path) -> None:
     for root, _, files in os.walk(folder):
         for file in files:

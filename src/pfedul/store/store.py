@@ -133,7 +133,7 @@ class Store:
             target = inside(self.path, name)
             folders.add(target.parent)
             if staged:
-                folder.with_folders(self.path, name)
+                folder.with_durable_folders(self.path, name)
                 with suppress(FileNotFoundError):  # moved already, before the process was killed
                     os.replace(inside(self.path, staged), target)
             else:
@@ -295,6 +295,7 @@ class Store:
         started = time.perf_counter()
         with folder.own_errors(self.path), folder.uninterrupted():
             folder.sync_tree(self.path / STAGING)
+            folder.sync(self.path)  # the entry of staging: the ledger must not name lost files
             self._publishing = True
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))

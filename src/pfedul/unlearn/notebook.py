@@ -56,10 +56,17 @@ class Notebook:
         started = time.monotonic()
         if not last and started - self._saved_at < _PATIENCE * self._took:
             return
+        self._sync_names()
         text = json.dumps({**facts, "number": number}).encode()
         self.keep(phase, {**state, _FACTS: torch.frombuffer(bytearray(text), dtype=torch.uint8)})
         self._saved_at = time.monotonic()
         self._took = self._saved_at - started
+
+    def _sync_names(self) -> None:
+        """What was kept must be there after a power cut if the state is that follows from it."""
+        with own_errors(self._run):
+            for folder in filter(Path.is_dir, (self.folder, *self.folder.glob("*"))):
+                sync(folder)
 
     def keep(self, name: str, tensors: Tensors) -> None:
         """Save tensors durably, under a name that may be in a folder of its own."""
