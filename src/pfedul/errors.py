@@ -23,3 +23,13 @@ class MethodFailed(PfedulError):
 
 class NothingChanged(PfedulError):
     """A removal would leave the shared tensors as they are; the request stays pending."""
+
+
+class OutOfMemory(TransientError):
+    """There was not enough memory."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There was not enough memory; nothing that was committed is lost: end other programs, "
+            "or work with fewer processes (--workers)."
+        )

@@ -25,7 +25,7 @@ def test_a_power_cut_leaves_a_whole_commit(scenario, tmp_path):
         with cuts.watched():
             scenario.act(federation)
     problems = []
-    chosen = sample(cuts.images, 80)
+    chosen = sample(cuts.images, 20)
     for number, (image, commits) in enumerate(chosen):
         place = lay_out(image, tmp_path / str(number)) / "run"
         try:
@@ -46,7 +46,7 @@ def test_a_power_cut_leaves_a_new_run_whole_or_absent(tmp_path):
         create(root / "run").close()
         done.append(True)
     whole, problems = tensor_digests(root / "run"), []
-    chosen = sample(cuts.images, 60)
+    chosen = sample(cuts.images, 15)
     for number, (image, there) in enumerate(chosen):
         place = lay_out(image, tmp_path / str(number)) / "run"
         try:

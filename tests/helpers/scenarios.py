@@ -6,15 +6,17 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from helpers.forgetting_kill import TARGET, deep_again, trained
 from helpers.toys import create, reopen, tensor_digests
+from pfedul import PfedulError
 
-EVERY_CASE = "PFEDUL_EVERY_FAULT"
-"""With this environment variable all cases are tried, not a sample (bench/faults.py sets it)."""
+CASES = "PFEDUL_FAULT_CASES"
+"""How many cases are tried of each kind, if this environment variable says so (bench/faults.py)."""
 
 States = Sequence[dict[str, str]]
 
@@ -51,6 +53,22 @@ class Scenario:
         assert ended == right, {name for name, _ in ended.items() ^ right.items()}
         assert not (run / "staging").exists()
 
+    def problem(self, run: Path, fault: AbstractContextManager[object]) -> str | None:
+        """What is wrong after work on a copy that a fault disturbs; None if nothing is."""
+        with self.open(self.copied(run)) as federation:
+            try:
+                with fault:
+                    self.act(federation)
+            except PfedulError:
+                pass
+            except Exception as error:
+                return f"{error!r} is no sentence"
+        try:
+            self.finish(run)
+        except (PfedulError, AssertionError, ValueError) as error:
+            return f"afterwards: {error!r}"
+        return None
+
 
 def tensors(run: Path) -> dict[str, str]:
     """The digests of all tensor files, but for a method's checkpoints."""
@@ -59,7 +77,7 @@ def tensors(run: Path) -> dict[str, str]:
 
 def training(folder: Path) -> Scenario:
     """Two rounds, each with its commit, of which the first makes the folders of the records."""
-    start, settings = folder / "start", {"rounds": 2, "personalization": "ditto"}
+    start, settings = folder / "start", {"rounds": 2, "personalization": "ditto", "min_replies": 3}
     create(start, record="fisher+contributions", **settings).close()
     return _scenario("training", start, reopen, lambda federation: federation.train(), 2)
 
@@ -76,16 +94,16 @@ SCENARIOS = {"training": training, "removal": removal}
 def _scenario(
     name: str,
     start: Path,
-    reopened: Callable[[Path], Any],
+    opened: Callable[[Path], Any],
     act: Callable[[Any], object],
     count: int,
 ) -> Scenario:
     """Done once without any fault, to know the states."""
     run = start.with_name("undisturbed")
     states = [tensors(start)]
-    scenario = Scenario(name, start.resolve(), reopened, act, states)
+    scenario = Scenario(name, start.resolve(), opened, act, states)
     scenario.copied(run)
-    with reopened(run) as federation:
+    with opened(run) as federation:
         commit = federation.store.commit
 
         def commit_and_look() -> None:
@@ -99,10 +117,9 @@ def _scenario(
 
 
 def sample(cases: Sequence[Any], count: int) -> list[Any]:
-    """So many of the cases, always the same ones; all of them if that is asked for."""
-    if os.environ.get(EVERY_CASE) or len(cases) <= count:
-        return list(cases)
-    return random.Random(0).sample(list(cases), count)
+    """So many of the cases, or as many as are asked for; always the same ones."""
+    count = int(os.environ.get(CASES, count))
+    return random.Random(0).sample(list(cases), min(count, len(cases)))
 
 
 def report(kind: str, cases: int, problems: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import click
 from pfedul.base.text import visible
 from pfedul.cli import choices, compare, deploy, evidence, forget, reproduce, train
 from pfedul.cli.parts import INTERRUPTED
-from pfedul.errors import PfedulError
+from pfedul.errors import OutOfMemory, PfedulError
 from pfedul.terminal.console import replace_unprintable
 from pfedul.version import __version__
 
@@ -52,6 +52,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except PfedulError as error:
             raise click.ClickException(visible(str(error))) from error
+        except MemoryError as error:
+            raise click.ClickException(str(OutOfMemory())) from error
         except KeyboardInterrupt:
             click.echo("Interrupted; everything that was finished is saved.", err=True)
             ctx.exit(INTERRUPTED)

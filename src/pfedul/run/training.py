@@ -14,10 +14,17 @@ from pfedul.records.recording import RoundRecorder
 from pfedul.run.run import Run
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
 from pfedul.settings import merge, write_toml
-from pfedul.store.folder import uninterrupted
+from pfedul.store.folder import own_errors, uninterrupted
+from pfedul.store.ledger import Statement
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
 from pfedul.store.requests import unfinished
-from pfedul.store.tables import clients_seen, evaluation_rows, refusal_rows, round_rows
+from pfedul.store.tables import (
+    clients_seen,
+    evaluation_rows,
+    last_round,
+    refusal_rows,
+    round_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,12 @@ def train(
     _refuse_while_pending(run)
     _remember_rounds(run, rounds)
     _form_clusters(run)
-    report = on_progress or (lambda _: None)
+    with own_errors(run.store.path):
+        _rounds(run, on_progress or (lambda _: None), evaluated)
+
+
+def _rounds(run: Run, report: OnProgress, evaluated: bool) -> None:
+    """All rounds that are left; those that are whole are committed, however it ends."""
     try:
         while run.rounds < run.settings.rounds:
             _one_round(run, report, evaluated)
@@ -146,9 +158,18 @@ def play_round(
     sha256 = run.store.stage(SHARED_FILE, result.shared)
     cost = {"seconds": time.perf_counter() - started, "record_seconds": recorder.seconds}
     with uninterrupted():
-        run.store.keep(round_rows(result, sha256, cost))
+        _keep(run, round_rows(result, sha256, cost))
         run.shared, run.rounds = result.shared, number
     return result
+
+
+def _keep(run: Run, rows: Sequence[Statement]) -> None:
+    """If that fails, the run is again at its last commit: earlier rounds are dropped as well."""
+    try:
+        run.store.keep(rows)
+    except BaseException:
+        run.shared, run.rounds = run.store.read(SHARED_FILE), last_round(run.store.ledger)
+        raise
 
 
 def compute_round(

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from pfedul.base.tensorfile import digest, encode
 from pfedul.base.tensors import Tensors
-from pfedul.errors import PfedulError, TransientError
+from pfedul.errors import OutOfMemory, PfedulError, TransientError
 from pfedul.store import paths
 from pfedul.store.chain import COMMIT, CREATED, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
@@ -188,10 +188,12 @@ def with_durable_folders(run: Path, name: str) -> Path:
 
 
 def sync_tree(folder: Path) -> None:
+    """Make a folder with all that is in it survive a power cut, its own entry included."""
     for root, _, files in os.walk(folder):
         for file in files:
             sync(Path(root) / file)
         sync(Path(root))
+    sync(folder.parent)
 
 
 def sync(path: Path) -> None:
@@ -205,11 +207,22 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_or_remove(place: Path, run: Path) -> None:
+    """Sync a folder of a run, or delete it if a removal left it empty."""
+    if place.is_relative_to(run) and place.is_dir():
+        if place != run and not any(place.iterdir()):
+            place.rmdir()
+            place = place.parent
+        sync(place)
+
+
 @contextmanager
 def own_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into errors with a sentence."""
+    """Turn errors of the operating system, and a lack of memory, into errors with a sentence."""
     try:
         yield
+    except MemoryError:
+        raise OutOfMemory from None
     except PermissionError as error:
         raise TransientError(f"No permission to write {error.filename or path}.") from None
     except OSError as error:

@@ -140,21 +140,15 @@ class Store:
                 target.unlink(missing_ok=True)
         touched = {*folders, *(place.parent for place in folders)}
         for place in sorted(touched, key=lambda place: -len(place.parts)):
-            self._sync_folder(place)  # the deepest first: it may leave the one above it empty
+            folder.sync_or_remove(
+                place, self.path
+            )  # the deepest first: it may leave the one above it empty
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
         """Clear finished deletions, which must not hit a later file of the same name."""
         if not all(staged for staged, _ in moves):
             self.ledger.write([("DELETE FROM pending WHERE staged = ''", ())])
-
-    def _sync_folder(self, place: Path) -> None:
-        """Sync a folder, or delete it if a removal left it empty."""
-        if place.is_relative_to(self.path) and place.is_dir():
-            if place != self.path and not any(place.iterdir()):
-                place.rmdir()
-                place = place.parent
-            folder.sync(place)
 
     def verify(self) -> None:
         """Compare the ledger with its chain, and every tensor file with its hash; raises."""
@@ -267,10 +261,14 @@ class Store:
         removed = set(removed)
         for name in removed:
             check_move("", name)
-        for name in self._unit:
-            target = folder.with_folders(self.path, self._staged(name))
-            os.replace(self.path / STAGING / "unit" / name, target)
-            self._batch[name] = self._digests[name]
+        try:
+            for name in self._unit:
+                target = folder.with_folders(self.path, self._staged(name))
+                os.replace(self.path / STAGING / "unit" / name, target)
+                self._batch[name] = self._digests[name]
+        except BaseException:
+            self.roll_back()  # a part of a unit must never be committed
+            raise
         self._unit.clear()
         self._removed |= removed
         self._rows += rows
@@ -295,7 +293,6 @@ class Store:
         started = time.perf_counter()
         with folder.own_errors(self.path), folder.uninterrupted():
             folder.sync_tree(self.path / STAGING)
-            folder.sync(self.path)  # the entry of staging: the ledger must not name lost files
             self._publishing = True
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))

@@ -22,7 +22,7 @@ from pfedul.run.retrained import cpu_to_retrain
 from pfedul.run.run import Run
 from pfedul.store import requests as requests_of
 from pfedul.store.copies import clear_notes, refuse_leftovers
-from pfedul.store.folder import uninterrupted
+from pfedul.store.folder import own_errors, uninterrupted
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.requests import FAILED, REFUSED, Request
 from pfedul.store.tables import accuracies_of, digest_of
@@ -82,10 +82,12 @@ def forget(
 ) -> Outcome:
     """Honour a removal request; see `Federation.forget`. `examine` watches it."""
     watch = Watch(Stages(run, on_stage), examine)
-    removal = _begin(run, tuple(dict.fromkeys(targets)), options, away, watch)
+    with own_errors(run.store.path):
+        removal = _begin(run, tuple(dict.fromkeys(targets)), options, away, watch)
     _ = run.engine  # started before anything is measured
     try:
-        _remove(removal)
+        with own_errors(run.store.path):
+            _remove(removal)
     except BaseException as error:
         run.store.roll_back()
         stays_pending = isinstance(error, TransientError | NothingChanged)
