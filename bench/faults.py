@@ -26,7 +26,7 @@ def rows(lines: Iterable[str]) -> Iterable[str]:
 def main() -> int:
     cases, options = ("1000000", []) if len(sys.argv) < 2 else (sys.argv[1], sys.argv[2:])
     command = [sys.executable, "-m", "pytest", str(ROOT / "tests/faults"), "-q", "-s", *options]
-    environment = {**os.environ, "PFEDUL_FAULT_CASES": cases}
+    environment = {**os.environ, "PFEDUL_FAULT_CASES": cases, "PYTHONUNBUFFERED": "1"}
     print("| fault | cases | held |\n|---|---:|---:|", flush=True)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
