@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import safetensors
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
@@ -40,8 +43,14 @@ def decode(data: bytes) -> Tensors:
 
 def read_file(path: Path) -> Tensors:
     """The tensors of a file; a missing, damaged or foreign file is refused as a whole."""
-    try:
+    with _refusing_damage(path):
         return safetensors.torch.load_file(path)
+
+
+@contextmanager
+def _refusing_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise PfedulError(f"The file {path} is missing; restore it from a backup.") from None
     except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
@@ -49,6 +58,40 @@ def read_file(path: Path) -> Tensors:
             f"The file {path} is damaged or is not a tensor file ({error}); "
             "restore it from a backup."
         ) from None
+
+
+Layout = tuple[tuple[int, ...], str]
+"""Shape and type of a tensor."""
+
+
+def layout_of(tensor: Tensor) -> Layout:
+    """
+    >>> layout_of(torch.zeros(2, 3))
+    ((2, 3), 'F32')
+    """
+    return tuple(tensor.shape), _TYPES.get(tensor.dtype, str(tensor.dtype))
+
+
+def read_layout(path: Path) -> dict[str, Layout]:
+    """Shapes and types of the tensors of a file; only its header is read."""
+    with _refusing_damage(path), safetensors.safe_open(path, framework="pt") as file:
+        parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return {name: (tuple(p.get_shape()), p.get_dtype()) for name, p in parts.items()}
+
+
+_TYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""The names that safetensors has for types."""
 
 
 def digest(data: bytes) -> str:

@@ -24,7 +24,7 @@ from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
 from pfedul.protocol import Reply, Workbench, split_extra
 from pfedul.run.assembly import assemble, input_shape, load_data, own_data
-from pfedul.run.opening import check_same_tensors
+from pfedul.run.layouts import check_same_tensors
 from pfedul.settings import OWN, Settings
 from pfedul.store.tables import member_of
 from pfedul.unlearn.methods import client_work

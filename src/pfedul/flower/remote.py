@@ -20,7 +20,8 @@ from pfedul.federation import Federation
 from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import assemble_at_server, check_clients
-from pfedul.run.opening import check_same_settings, check_same_tensors
+from pfedul.run.layouts import check_same_tensors
+from pfedul.run.opening import check_same_settings
 from pfedul.settings import (
     OWN,
     Settings,

@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
-
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.data import fingerprint
 from pfedul.errors import PfedulError
 from pfedul.protocol import ClientWork, Workbench
 from pfedul.run.assembly import ModelFactory, OwnData, assemble, check_clients, load_data
+from pfedul.run.layouts import check_files
 from pfedul.run.run import Run
 from pfedul.settings import (
     Settings,
@@ -124,12 +122,7 @@ def refuse_remote(store: Store) -> None:
 def check_same_federation(store: Store, bench: Workbench, clusters: Clusters) -> None:
     """Refuse to continue a run with other data or another model."""
     members = read_members(store.ledger)
-    state = bench.build_model().state_dict()
-    shared = {name: state[name] for name in bench.split.shared}
-    check_same_tensors(store.read(SHARED_FILE), clusters.everywhere(shared))
-    if bench.split.personal and members:
-        personal = {name: state[name] for name in bench.split.personal}
-        check_same_tensors(store.read(personal_file(next(iter(members)))), personal)
+    check_files(store, bench, clusters, [*members])
     for client, member in members.items():
         data = bench.data.get(client)
         if data is None or fingerprint(data) != member.data_sha256:
@@ -137,20 +130,6 @@ def check_same_federation(store: Store, bench: Workbench, clusters: Clusters) ->
                 f"The data of client '{client}' are not those that this run was made with; "
                 "give the same data, or start another run."
             )
-
-
-def check_same_tensors(stored: Tensors, wanted: Tensors) -> None:
-    for name in sorted(stored.keys() | wanted.keys()):
-        same = name in stored and name in wanted
-        if not same or _form(stored[name]) != _form(wanted[name]):
-            raise PfedulError(
-                f"The model is not the one that this run was made with (tensor '{name}'); "
-                "give the same model, or start another run."
-            )
-
-
-def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
-    return tensor.shape, tensor.dtype
 
 
 def check_same_settings(store: Store, stored: Settings) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pfedul.store.chain import AUDIT, Attestation
 from pfedul.store.ledger import Ledger, insert
+from pfedul.store.soundness import content_of, json_object
 
 REHEARSAL, AFTER_THE_FACT = "rehearsal", "audit"
 
@@ -31,15 +32,17 @@ class Audit:
 
 def read_audits(ledger: Ledger) -> list[Audit]:
     """All audits, oldest first."""
-    return [_audit(ledger, row) for row in ledger.rows("SELECT * FROM audits ORDER BY audit")]
+    rows = ledger.rows("SELECT * FROM audits ORDER BY audit")
+    with content_of(ledger.path):
+        return [_audit(ledger, row) for row in rows]
 
 
 def _audit(ledger: Ledger, row: Mapping[str, Any]) -> Audit:
     """One row of the ledger. Which clients were away is read from their own rows."""
     sql = "SELECT client, figures FROM audit_clients WHERE audit = ? ORDER BY client"
     figures_of = ledger.pairs(sql, row["audit"])
-    clients = {client: json.loads(figures) for client, figures in figures_of.items()}
-    evidence = json.loads(row["evidence"])
+    clients = {client: json_object(figures) for client, figures in figures_of.items()}
+    evidence = json_object(row["evidence"])
     away = [f"--away {client}" for client, figures in clients.items() if figures.get("away")]
     evidence["command"] = " ".join([evidence["command"], *away])
     targets = tuple(json.loads(row["targets"]))

@@ -12,6 +12,7 @@ from pfedul.base.text import counted
 from pfedul.errors import PfedulError
 from pfedul.store.chain import ERASED, REQUEST, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
+from pfedul.store.soundness import content_of, json_object
 
 PENDING, DONE, REFUSED, FAILED = "pending", "done", "refused", "failed"
 """A request that was refused, or whose method failed, stays in the ledger as such."""
@@ -62,15 +63,18 @@ class Request:
 
 def read_requests(ledger: Ledger) -> list[Request]:
     """All requests, oldest first."""
-    return [_read(row) for row in ledger.rows("SELECT * FROM requests ORDER BY request")]
+    rows = ledger.rows("SELECT * FROM requests ORDER BY request")
+    with content_of(ledger.path):
+        return [_read(row) for row in rows]
 
 
 def _read(row: Mapping[str, Any]) -> Request:
-    status, options = row["status"], json.loads(row["options"])
-    outcome = json.loads(row["outcome"] or "null")
+    status, options = row["status"], json_object(row["options"])
+    outcome = json_object(row["outcome"]) if row["outcome"] else None
     if status == _REPAIRING:
         left = counted(options["repair_rounds"] - row["repaired"], "repair round")
         note = f"an older version ended before {left} of this removal; not played since"
+        outcome = outcome or {}
         status, outcome = DONE, {**outcome, "notes": [*outcome["notes"], note]}
     result, ending = (None, outcome) if status in {REFUSED, FAILED} else (outcome, None)
     targets = tuple(json.loads(row["targets"]))

@@ -6,11 +6,13 @@ view can compute for ever, and a text where a number belongs fails wherever it i
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pfedul.errors import PfedulError
 
@@ -69,6 +71,14 @@ def _has_wrong_type(database: sqlite3.Connection, table: str) -> bool:
         tests.append(f"typeof({column['name']}) NOT IN ({_TYPES[column['type']]}{nothing})")
     sql = f"SELECT 1 FROM {table} WHERE {' OR '.join(tests)} LIMIT 1"
     return database.execute(sql).fetchone() is not None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON document of the ledger; raises where it is none, or no object."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(f"an object was expected, not {text[:20]}")
+    return value
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 from pfedul.evaluation import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
 from pfedul.store.ledger import Ledger
 from pfedul.store.requests import Request, accuracies, erased_at_client, not_recalibrated
+from pfedul.store.soundness import content_of
 
 EVALUATION, ERASURE, AUDIT = "evaluation", "erasure", "audit"
 """Stages that are not a part of a method: two measure, and erasure is the same for all methods."""
@@ -107,6 +108,11 @@ class Outcome:
 
 def read_outcome(ledger: Ledger, request: Request) -> Outcome:
     """The outcome from the ledger, with figures of those clients that are still in the run."""
+    with content_of(ledger.path):
+        return _outcome(ledger, request)
+
+
+def _outcome(ledger: Ledger, request: Request) -> Outcome:
     assert request.outcome is not None
     names = {spec.name for spec in fields(Outcome)}
     values = {key: value for key, value in request.outcome.items() if key in names}

@@ -1,0 +1,101 @@
+"""Mutated and crafted run folders: one sentence each, nothing outside them is touched.
+
+    PFEDUL_FUZZ=2000 python -m pytest tests/fuzz -n 2
+
+tries as many; `make test` a few. A seed stands for one mutated run.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers.commands import call, succeed
+from helpers.mutations import mutate
+
+SEEDS = range(int(os.environ.get("PFEDUL_FUZZ", "24")))
+SECONDS = 60
+"""A command that takes longer hangs."""
+
+SIZES = ["--rounds", 2, "--clients", 3, "--samples", 120, "--test-samples", 60, "--model", "mlp"]
+
+LOOKS = [
+    ("status",),
+    ("evaluate",),
+    ("inspect", "--all"),
+    ("inspect", "--client", "client-01", "--json"),
+    ("report", "--output", "{out}/page.html"),
+    ("report", "--format", "md", "--output", "{out}/page.md"),
+]
+CHANGES = [("train", "--rounds", "3"), ("forget", "--client", "client-01", "--yes")]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("fuzz") / "run"
+    words = ["--local-epochs", 1, "--engine", "inline", "--min-samples", 1]
+    succeed("train", run, *SIZES, *words)
+    succeed("rehearse", run, "--client", "client-00")
+    succeed("forget", run, "--client", "client-00", "--yes")
+    return run
+
+
+@contextmanager
+def not_for_ever():
+    def hangs(*_):
+        raise AssertionError("the command hangs")
+
+    signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Everything below a folder; nothing of what a link leads to."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def attempt(run: Path, words: tuple[str, ...], out: Path) -> str:
+    """One command on a mutated run; returns what is wrong, if anything is."""
+    command, *options = (word.format(out=out) for word in words)
+    with not_for_ever():
+        result = call(command, run, *options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        return f"{command}: {result.exception!r}"
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error:")]
+    if result.exit_code not in {0, 1, 2} or len(errors) != (result.exit_code != 0):
+        return f"{command}: exit {result.exit_code}, {result.output}"
+    raw = [byte for byte in result.output if ord(byte) < 32 and byte not in "\n\t"]
+    return f"{command}: printed {raw}" if raw else ""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_mutated_run_is_opened_or_refused_with_a_sentence(seed, start, tmp_path):
+    run, home = Path(shutil.copytree(start, tmp_path / "run")), tmp_path / "home"
+    (home / "notes").mkdir(parents=True)
+    for name in ("thesis.txt", "notes/one.txt"):
+        (home / name).write_text("a year of work")
+    try:
+        kinds = mutate(seed, run, home)
+    except sqlite3.Error:
+        pytest.skip("one mutation left no database for the next")
+    before, around = contents(run), contents(home)
+    look = LOOKS[seed % len(LOOKS)]
+    wrong = attempt(run, look, tmp_path)
+    assert not wrong, (kinds, wrong)
+    assert contents(run) == before, kinds
+    wrong = attempt(run, CHANGES[seed % len(CHANGES)], tmp_path)
+    assert not wrong, (kinds, wrong)
+    assert contents(home) == around, kinds
+    assert {path.name for path in tmp_path.iterdir()} <= {"run", "home", "page.html", "page.md"}
