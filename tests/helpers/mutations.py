@@ -187,7 +187,8 @@ def _tensors(draw: random.Random, run: Path, _home: Path) -> None:
     tensors[name] = draw.choice(
         [
             *(own * float("nan"), own - float("inf"), own * 0, -own - 1, own.double(), own.long()),
-            *(own.flatten()[:1], own.flatten(), torch.zeros(0), torch.zeros(3, 5), own.bool(), own + 1e30),
+            *(own.flatten()[:1], own.flatten(), torch.zeros(0), torch.zeros(3, 5), own.bool()),
+            own + 1e30,
         ]
     )
     if draw.random() < 0.2:

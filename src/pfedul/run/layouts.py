@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pfedul.base.tensorfile import Layout, layout_of
+from pfedul.base.tensorfile import Layout, layout_of, read_layout
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.errors import PfedulError
@@ -24,20 +24,29 @@ def check_files(store: Store, bench: Workbench, clusters: Clusters, members: Seq
     """Refuse files of another model."""
     model = bench.build_model()
     shared = read_tensors(model, bench.split.shared)
-    check_same_layout(store.layout(SHARED_FILE), clusters.everywhere(shared))
-    check_same_layout(store.layout(INIT_FILE), shared)
+    check_same_layout(read_layout(store.locate(SHARED_FILE)), clusters.everywhere(shared))
+    check_same_layout(read_layout(store.locate(INIT_FILE)), shared)
     if bench.split.personal:
         personal = read_tensors(model, bench.split.personal)
         for client in members:
-            check_same_layout(store.layout(personal_file(client)), personal)
-    _check_records(store, {name: shared[name] for name in bench.split.parameters})
+            check_same_layout(read_layout(store.locate(personal_file(client))), personal)
+    parameters = {n: t for n, t in shared.items() if n in bench.split.parameter_names}
+    _check_records(store, parameters, {*bench.split.parameters})
 
 
-def _check_records(store: Store, parameters: Tensors) -> None:
-    """They may be of a wider type than the parameters; names in brackets are figures."""
+def _check_records(store: Store, parameters: Tensors, needed: set[str]) -> None:
+    """They may be of a wider type than the parameters; names in brackets are figures.
+
+    A tied parameter is under its first name, or under all.
+    """
+    known = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
     for file in filter(lambda name: kind_of(name) in _LIKE_PARAMETERS, store.names("records/")):
-        shapes = {name: shape for name, (shape, _) in store.layout(file).items() if name[0] != "("}
-        if shapes != {name: tuple(tensor.shape) for name, tensor in parameters.items()}:
+        shapes = {
+            name: shape
+            for name, (shape, _) in read_layout(store.locate(file)).items()
+            if name[0] != "("
+        }
+        if not (needed <= shapes.keys() and shapes.items() <= known.items()):
             raise PfedulError(
                 f"The record {file} is not one of this run's model; restore it from a backup."
             )

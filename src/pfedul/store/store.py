@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pfedul.base.tensorfile import Layout, digest, digest_file, encode, read_file, read_layout
+from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.store import folder
@@ -188,10 +188,6 @@ class Store:
     def read(self, name: str) -> Tensors:
         """The newest tensors of that name, including those of rounds not yet committed."""
         return read_file(self.locate(name))
-
-    def layout(self, name: str) -> dict[str, Layout]:
-        """Shapes and types of the tensors of that name."""
-        return read_layout(self.locate(name))
 
     def find(self, name: str) -> Tensors | None:
         """The same; None if there is no file of that name."""
