@@ -121,8 +121,13 @@ def _values(entry: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """The array or list of whole numbers in a pickle's entry; an empty one if it is neither."""
     if isinstance(entry, PickledArray):
         return entry.values
-    is_list = isinstance(entry, list) and all(type(item) is int for item in entry)
+    is_list = isinstance(entry, list) and all(
+        type(item) is int and 0 <= item <= _BYTE for item in entry
+    )
     return np.array(entry if is_list else [], dtype=np.int64)
+
+
+_BYTE = 255
 
 
 # Means and deviations are those of the full official training parts, as widely published.

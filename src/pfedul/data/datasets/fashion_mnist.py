@@ -8,7 +8,6 @@ number of dimensions, each dimension as a big-endian 32-bit number, the values.
 
 from __future__ import annotations
 
-import gzip
 import zlib
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from pfedul.base.registry import NoOptions
 from pfedul.data.datasets.base import Dataset, DatasetKind, Layout, SearchPath
 from pfedul.data.datasets.files import contents, find, images_from_bytes
+from pfedul.data.datasets.unpacking import unzipped
 from pfedul.data.samples import TensorSamples, tensor_samples
 from pfedul.errors import PfedulError
 
@@ -82,6 +82,6 @@ def _unzipped(name: str, content: bytes) -> bytes:
     if not content.startswith(GZIP_START):
         return content
     try:
-        return gzip.decompress(content)
+        return unzipped(name, content)
     except (OSError, EOFError, zlib.error):
         raise PfedulError(f"The file {name} is damaged or incomplete; fetch it again.") from None

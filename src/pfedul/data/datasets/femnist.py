@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,16 +51,24 @@ def _writers(name: str, content: bytes) -> Iterator[_Writer]:
         given = json.loads(content)
         for user in given["users"]:
             data = given["user_data"][user]
-            images = np.array(data["x"], dtype=np.float32).reshape(-1, PIXELS)
-            labels = np.array(data["y"], dtype=np.int64)
+            images = _numbers(data["x"], "fiu").astype(np.float32).reshape(-1, PIXELS)
+            labels = _numbers(data["y"], "iu").astype(np.int64)
             if labels.shape != (len(images),) or ((labels < 0) | (labels >= CLASSES)).any():
                 raise ValueError("one label from 0 to 61 for each image")
             yield _Writer(str(user), images, labels)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise PfedulError(
             f"The file {name} is not LEAF's json for FEMNIST (users, user_data with rows x of 784 "
             "values and labels y from 0 to 61); make it again with LEAF's scripts."
         ) from None
+
+
+def _numbers(values: object, kinds: str) -> NDArray[Any]:
+    """An array of numbers of these kinds; text that looks like a number is not one."""
+    array = np.array(values)
+    if array.size and array.dtype.kind not in kinds:
+        raise TypeError(f"not numbers: {array.dtype}")
+    return array
 
 
 def _owners(writers: list[_Writer]) -> NDArray[np.str_]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfedul.data.datasets.base import DatasetKind, Layout, SearchPath
+from pfedul.data.datasets.unpacking import opened_archive
 from pfedul.errors import PfedulError
 
 ENVIRONMENT_VARIABLE = "PFEDUL_DATA"
@@ -93,7 +94,7 @@ def _from_archive(found: Found) -> Iterator[tuple[str, bytes]]:
     """One pass through the archive, since going back would unzip it again."""
     missing = set(found.layout.patterns)
     try:
-        with tarfile.open(found.path, "r|*") as archive:
+        with opened_archive(found.path) as archive:
             for member in archive:
                 pattern = _wanted_by(member, found)
                 if pattern and (stream := archive.extractfile(member)):

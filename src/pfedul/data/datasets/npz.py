@@ -9,6 +9,7 @@ floating numbers, used as they are, or bytes, which are divided by 255.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,14 @@ from pfedul.base.options import REQUIRED, option
 from pfedul.data.checks import classes_up_to
 from pfedul.data.datasets.base import Dataset, DatasetKind, Owners, SearchPath
 from pfedul.data.datasets.files import BYTE_RANGE
+from pfedul.data.datasets.unpacking import check_room
 from pfedul.data.samples import ClientData, TensorSamples, stratified_split, tensor_samples
 from pfedul.errors import PfedulError
 
 Arrays = dict[str, NDArray[Any]]
+
+_KNOWN = {f"{name}{part}" for name in ("x", "y", "client") for part in ("", "_train", "_test")}
+"""All others are not read."""
 
 _KEYS = "x_train, y_train, x_test and y_test, or x and y"
 
@@ -84,9 +89,14 @@ def _read(path: Path) -> Arrays:
     try:
         # Object arrays are pickles, which may run code: they are not read.
         with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    # A lone .npy array is neither a context manager nor has it files.
-    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile):
+            keys = _KNOWN & set(archive.files)
+            check_room(path, archive.zip, keys)
+            return {key: archive[key] for key in archive.files if key in keys}
+    # A lone .npy array is neither a context manager nor has it files. A header may name any size.
+    except (
+        *(ValueError, OSError, EOFError, TypeError, AttributeError),
+        *(OverflowError, MemoryError, zlib.error, zipfile.BadZipFile),
+    ):
         raise PfedulError(
             f"The file {path} is not an .npz file of plain arrays; write it with "
             "numpy.savez(FILE, x=..., y=...) without object arrays."
