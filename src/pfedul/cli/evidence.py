@@ -15,8 +15,9 @@ from pfedul.audit.rehearsal import LEVELS, Level, level_of
 from pfedul.cli.parts import Function, Output, command
 from pfedul.errors import PfedulError
 from pfedul.store.audits import Audit
-from pfedul.store.folder import require_run
+from pfedul.store.folder import absolute, require_run
 from pfedul.store.ledger import Ledger
+from pfedul.store.oracles import keep_oracles_at
 from pfedul.store.paths import AT_NODES, LEDGER_FILE
 from pfedul.terminal.audit import print_audit, print_price
 from pfedul.terminal.console import line, waiting
@@ -33,6 +34,18 @@ def _level(levels: list[Level], default: str) -> Callable[[Function], Function]:
 _oracles = click.option(
     "--oracles", type=click.IntRange(min=1), help="Oracles, in place of the level's number."
 )
+
+
+_oracles_at = click.option(
+    "--oracles-at",
+    type=click.Path(path_type=Path),
+    help="Keep oracles in this empty folder, on another disk perhaps, from now on.",
+)
+
+
+def _keep_oracles(run: Path, place: Path | None) -> None:
+    if place is not None:
+        keep_oracles_at(absolute(run), place)
 
 
 def refuse_nodes(run: Path) -> None:
@@ -52,6 +65,7 @@ def refuse_nodes(run: Path) -> None:
 @parts.away_options
 @_level([*LEVELS.values()], "default: instant, or standard with --oracles")
 @_oracles
+@_oracles_at
 @click.option(
     "--require",
     type=click.Choice(["partly", "no-leak", "forgotten"]),
@@ -65,6 +79,7 @@ def rehearse(
     away: tuple[str, ...],
     level: str | None,
     oracles: int | None,
+    oracles_at: Path | None,
     require: str | None,
     data_root: str | None,
     **options: Any,
@@ -82,6 +97,7 @@ def rehearse(
 
     refuse_nodes(run)
     with parts.opened(run, data_root) as federation:
+        _keep_oracles(run, oracles_at)
         forget_options = ForgetOptions(**parts.given(options))
         rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
         rehearsal.check()
@@ -106,6 +122,7 @@ def rehearse(
 @click.option("--request", type=int, help="Which removal; the newest if not given.")
 @_level([level for level in LEVELS.values() if level.oracles], "default: standard")
 @_oracles
+@_oracles_at
 @parts.data_root_option
 def audit(
     run: Path,
@@ -113,6 +130,7 @@ def audit(
     request: int | None,
     level: str | None,
     oracles: int | None,
+    oracles_at: Path | None,
     data_root: str | None,
 ) -> Output:
     """Audit a removal after the fact, with what is left and with samples that you bring.
@@ -125,6 +143,7 @@ def audit(
 
     refuse_nodes(run)
     with parts.opened(run, data_root) as federation:
+        _keep_oracles(run, oracles_at)
         removal = honoured_request(federation, request)
         if not target_data:
             raise PfedulError(

@@ -176,7 +176,8 @@ def _dry_run(
 def _erased_folders(federation: Federation, clients: tuple[str, ...]) -> list[str]:
     """Oracles and comparisons that contain these clients."""
     run, remaining = federation.store.path, set(federation.clients) - set(clients)
-    return [f"{folder.relative_to(run)}/" for folder in obsolete_folders(run, remaining)]
+    folders = obsolete_folders(run, remaining)
+    return [f"{f.relative_to(run) if f.is_relative_to(run) else f}/" for f in folders]
 
 
 def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> None:

@@ -36,7 +36,8 @@ from pfedul.run.training import Progress, train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import remove
-from pfedul.store.paths import LEDGER_FILE, ORACLES, REHEARSAL
+from pfedul.store.oracles import oracles_folder
+from pfedul.store.paths import LEDGER_FILE, REHEARSAL
 from pfedul.store.store import Store
 from pfedul.store.tables import cpu_seconds_of, spent_on_rounds
 
@@ -67,26 +68,26 @@ class Recipe:
 def oracle_recipes(run: Run, targets: Sequence[str], count: int) -> list[Recipe]:
     """Oracles 1 to `count`; the same ones whenever the same removal is audited."""
     clients = [client for client in run.clients if client not in targets]
+    place = oracles_folder(run.store.path)
     return [
-        _recipe(run, f"oracle {number}", ORACLES, clients, "none") for number in range(1, count + 1)
+        _recipe(run, f"oracle {number}", place, clients, "none") for number in range(1, count + 1)
     ]
 
 
 def twin_recipes(run: Run, count: int) -> list[Recipe]:
     """Twins of the run, with all clients."""
-    record = run.settings.record
+    record, place = run.settings.record, run.store.path / REHEARSAL
     return [
-        _recipe(run, f"twin {number}", REHEARSAL, run.clients, record)
-        for number in range(1, count + 1)
+        _recipe(run, f"twin {number}", place, run.clients, record) for number in range(1, count + 1)
     ]
 
 
-def _recipe(run: Run, name: str, place: str, clients: Sequence[str], record: str) -> Recipe:
+def _recipe(run: Run, name: str, place: Path, clients: Sequence[str], record: str) -> Recipe:
     seed = derive_seed(run.settings.seed, "audit", name) % 2**31
     members = {client: run.members[client].data_sha256 for client in clients}
     decides = fixed(_settings(planted_among(run.settings, clients), seed, 0, record))
     key = digest(json.dumps([decides, members], sort_keys=True).encode())[:16]
-    return Recipe(name, run.store.path / place / key, seed, tuple(clients), record)
+    return Recipe(name, place / key, seed, tuple(clients), record)
 
 
 def _settings(settings: Settings, seed: int, rounds: int, record: str) -> Settings:

@@ -22,6 +22,7 @@ from pfedul.store import paths
 from pfedul.store.folder import own_errors
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import MARKER, mark, marked_folders, remove, unmarked_folders
+from pfedul.store.oracles import oracles_folder
 
 COPY, TWIN_COPY = "copy", "unlearned twin"
 """The sealed copies: of the run, and of one twin after the other."""
@@ -29,7 +30,7 @@ COPY, TWIN_COPY = "copy", "unlearned twin"
 
 _NOT_COPIED = {
     *(paths.ORACLES, paths.REHEARSAL, paths.COMPARISONS, paths.REPORTS),
-    *(paths.STAGING, paths.DEPLOYMENT, paths.UNLEARNING, paths.LOCK_FILE),
+    *(paths.STAGING, paths.DEPLOYMENT, paths.UNLEARNING, paths.LOCK_FILE, paths.ORACLES_AT),
 }
 
 
@@ -47,9 +48,13 @@ def obsolete_folders(run: Path, present: Collection[str]) -> list[Path]:
     return sorted(
         folder
         for place, clients_of in _READERS.items()
-        for folder in marked_folders(paths.inside(run, place))
+        for folder in marked_folders(_place(run, place))
         if not clients_of(folder) <= set(present)
     )
+
+
+def _place(run: Path, name: str) -> Path:
+    return oracles_folder(run) if name == paths.ORACLES else paths.inside(run, name)
 
 
 def refuse_leftovers(run: Path, present: Collection[str]) -> None:
@@ -58,7 +63,7 @@ def refuse_leftovers(run: Path, present: Collection[str]) -> None:
     An older version made such folders; they are not deleted, as they may be somebody else's.
     """
     for place, clients_of in {**_READERS, paths.UNLEARNING: _members}.items():
-        for folder in unmarked_folders(run / place, (paths.LEDGER_FILE, CLIENTS_FILE)):
+        for folder in unmarked_folders(_place(run, place), (paths.LEDGER_FILE, CLIENTS_FILE)):
             if not clients_of(folder) <= set(present):
                 raise PfedulError(
                     f"{folder} may hold what is to be forgotten, and has no file {MARKER} that "

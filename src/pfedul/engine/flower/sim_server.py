@@ -116,7 +116,8 @@ def join_ray(start: Start) -> None:
         num_gpus=0,
         include_dashboard=False,
         _node_ip_address="127.0.0.1",
-        _temp_dir=os.environ[FOLDER],
+        # One level below: Ray opens its folder to everybody.
+        _temp_dir=os.path.join(os.environ[FOLDER], "r"),
         **quiet,
     )
 
