@@ -173,7 +173,7 @@ def test_ctrl_c_ends_with_a_sentence_and_loses_no_round(tmp_path):
     run = tmp_path / "run"
     process = start_training(run, "--rounds", "100000", "--checkpoint-every", "1")
     wait_for_rounds(run, 3)
-    assert "Another process" in refuse("evaluate", run)
+    assert "Another process" in refuse("recalibrate", run)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors

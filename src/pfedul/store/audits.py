@@ -52,7 +52,14 @@ def _audit(ledger: Ledger, row: Mapping[str, Any]) -> Audit:
 def write_audit(
     ledger: Ledger, evidence: Mapping[str, Any], clients: Mapping[str, Mapping[str, Any]]
 ) -> Audit:
-    """Write an audit into the ledger; returns it as it will be read."""
+    """Write an audit into the ledger; returns it as it will be read.
+
+    If one with the same findings is there, that is returned: a command that was killed behind its
+    row, and is called again, adds no second one.
+    """
+    known = next((a for a in read_audits(ledger) if _same_findings(a, evidence, clients)), None)
+    if known is not None:
+        return known
     number = 1 + (ledger.value("SELECT MAX(audit) FROM audits") or 0)
     row = {"audit": number, "kind": evidence["kind"], "made_at": evidence["made_at"]}
     row |= {"targets": json.dumps(evidence["targets"]), "evidence": _json(evidence)}
@@ -63,6 +70,21 @@ def write_audit(
     entry = Attestation(AUDIT, "audits", (number,), {"kind": evidence["kind"]})
     ledger.write([insert("audits", **row), *figures, entry])
     return next(audit for audit in read_audits(ledger) if audit.number == number)
+
+
+def _same_findings(
+    audit: Audit, evidence: Mapping[str, Any], clients: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    then = {"clients": audit.clients, **_findings(audit.evidence)}
+    return bool(then == json.loads(_json({"clients": clients, **_findings(evidence)})))
+
+
+def _findings(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in evidence.items() if key not in _VARIES}
+
+
+_VARIES = {"made_at", "command", "machine", "cost", "outcome", "oracles", "twins"}
+"""Parts of the evidence with times, and the command (who was away is in the figures)."""
 
 
 def _json(value: Any) -> str:
