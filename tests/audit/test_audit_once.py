@@ -8,7 +8,9 @@ from helpers.toys import client_data
 from pfedul import Federation
 
 
-@pytest.mark.parametrize(("options", "rows"), [({}, 1), ({"away": ["c3"]}, 2), ({"correction": "paper"}, 2)])
+@pytest.mark.parametrize(
+    ("options", "rows"), [({}, 1), ({"away": ["c3"]}, 2), ({"correction": "paper"}, 2)]
+)
 def test_equal_findings_are_written_once(options, rows, tmp_path):
     run = trained(tmp_path / "run", rounds=1, evaluate_every=1)
     data = client_data(CLIENTS)

@@ -169,12 +169,13 @@ def wait_for_rounds(run: Path, wanted: int) -> None:
     raise AssertionError("training did not get going")
 
 
-def test_ctrl_c_ends_with_a_sentence_and_loses_no_round(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_with_a_sentence_and_loses_no_round(number, tmp_path):
     run = tmp_path / "run"
     process = start_training(run, "--rounds", "100000", "--checkpoint-every", "1")
     wait_for_rounds(run, 3)
     assert "Another process" in refuse("recalibrate", run)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
