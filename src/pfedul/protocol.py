@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from pfedul.aggregation.base import Share
 from pfedul.base.device import device_of
 from pfedul.base.tensors import Tensors
 from pfedul.data.samples import ClientData
@@ -172,20 +173,35 @@ OnReply = Callable[[Reply], None]
 OnRefusal = Callable[[Refusal], None]
 
 
+@dataclass(frozen=True)
+class Shortened:
+    """An update that was longer than allowed, and was scaled down to that length."""
+
+    client: str
+    update_norm: float
+    allowed: float
+
+
 @dataclass
 class RoundResult:
-    """The result of a round: the new shared tensors and who took part."""
+    """The result of a round: the new shared tensors and who took part.
+
+    `shares` and `noise` are those of the aggregate (`pfedul.aggregation.base`).
+    """
 
     number: int
     shared: Tensors
     accepted: list[Accepted] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    shortened: list[Shortened] = field(default_factory=list)
+    shares: dict[str, Share] = field(default_factory=dict)
+    noise: Tensors = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
-        """Mean training loss, weighted by samples."""
+        """Mean training loss, weighted by samples; 0 if nobody took part."""
         total = sum(reply.samples for reply in self.accepted)
-        return sum(reply.loss * reply.samples for reply in self.accepted) / total
+        return sum(reply.loss * reply.samples for reply in self.accepted) / max(1, total)
 
 
 OnStage = Callable[[str, int, int], None]

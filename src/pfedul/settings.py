@@ -14,6 +14,8 @@ from typing import Any
 
 import tomli_w
 
+from pfedul.aggregation import AGGREGATIONS
+from pfedul.aggregation.weights import Weighing
 from pfedul.base.device import DEVICES, PRECISIONS
 from pfedul.base.options import check_options, option, option_name, refuse_unknown
 from pfedul.base.tensorfile import digest
@@ -110,6 +112,28 @@ class Settings:
         "Refuse updates longer than this (Euclidean, over parameters; statistics: 100 times).",
         above=0,
     )
+    clip_updates: float = option(
+        20.0,
+        "Shorten updates longer than so many times the running median of their lengths (0: never).",
+        at_least=0,
+        newer=True,
+    )
+    max_weight: float = option(
+        1.0, "No client weighs more than this share of a round.", above=0, at_most=1, newer=True
+    )
+    max_samples: int | None = option(
+        None,
+        "On Flower: refuse a node that says it has more training samples; without it, one that "
+        "says 100 times as many as the median.",
+        at_least=1,
+        later=True,
+    )
+    aggregation: str = option(
+        "mean",
+        "How the updates of a round are put together.",
+        registry=AGGREGATIONS,
+        newer=True,
+    )
     record: str = option(
         "fisher+contributions",
         "What the server keeps so that a client can be forgotten: records, or methods for those "
@@ -160,6 +184,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_options(self, also_allowed=(OWN,))
         object.__setattr__(self, "record", canonical_records(self.record))
+        _check_aggregation(self)
 
     @property
     def records(self) -> list[str]:
@@ -185,12 +210,35 @@ class Settings:
             augment=self.augment,
         )
 
+    @property
+    def weighing(self) -> Weighing:
+        """How much each client of a round counts."""
+        weighted = AGGREGATIONS.parse(self.aggregation)[0].weighted
+        return Weighing(self.max_weight, equal=not weighted)
+
     def rate(self, number: int) -> float | None:
         """The learning rate of a round where it differs from `lr`; after the last it stays."""
         if self.schedule == "constant":
             return None
         last = max(1, self.rounds)
         return self.lr * cosine(min(number, last) - 1, last)
+
+
+def _check_aggregation(settings: Settings) -> None:
+    """Refuse what an aggregation that is no weighted mean cannot have."""
+    if AGGREGATIONS.parse(settings.aggregation)[0].weighted:
+        return
+    if settings.max_weight < 1:
+        raise PfedulError(
+            f"With --aggregation {settings.aggregation} every client counts alike, so --max-weight "
+            "decides nothing; leave it out."
+        )
+    odd = [name for name in settings.records if name in {"sums", "psi"}]
+    if odd:
+        raise PfedulError(
+            f"The record {odd[0]} is about weighted means, and --aggregation "
+            f"{settings.aggregation} is none; leave the record or the aggregation out."
+        )
 
 
 def from_mapping(values: dict[str, Any], source: str) -> Settings:

@@ -50,7 +50,7 @@ def test_options_win_over_the_file(run, tmp_path):
 def test_status_for_people_and_for_programs(run):
     text = succeed("status", run)
     assert "rounds    2 of 2" in text
-    assert "refused   none" in text
+    assert "refused   no replies; none shortened" in text
     found = json.loads(succeed("status", run, "--json"))
     assert set(found) == {
         *("run", "personalization", "data", "model", "rounds", "rounds_asked", "clients"),

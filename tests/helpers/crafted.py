@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pfedul.aggregation import AGGREGATIONS
 from pfedul.base.tensors import Tensors
 from pfedul.protocol import Accepted, Reply, RoundResult
 from pfedul.records.base import Keeping
 from pfedul.records.recording import RoundRecorder
 from pfedul.run.run import Run
-from pfedul.server.mean import StreamingMean
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.tables import round_rows
 
@@ -39,16 +39,18 @@ def _reply(run: Run, client: str, craft: Craft, generator: torch.Generator) -> R
 def _commit(run: Run, number: int, replies: list[Reply]) -> None:
     keeping = Keeping(run.store, run.settings.recording, run.bench.split)
     recorder = RoundRecorder(keeping, run.settings.records, number, run.shared)
-    mean = StreamingMean(run.shared)
+    entry, options = AGGREGATIONS.parse(run.settings.aggregation)
+    aggregate = entry.start(options, run.shared)
+    weights = run.settings.weighing.weights({reply.client: reply.samples for reply in replies})
     for reply in replies:
         recorder.add(reply)
-        mean.add(reply.shared, reply.samples)
-    shared = mean.result()
-    recorder.finish(shared)
-    sha256 = run.store.stage(SHARED_FILE, shared)
+        aggregate.add(reply.client, reply.shared, weights[reply.client])
     accepted = [Accepted(reply.client, reply.samples, 0.0, 0.0, 0.0) for reply in replies]
-    result = RoundResult(number, shared, accepted, [])
+    result = RoundResult(number, aggregate.result(), accepted)
+    result.shares = {client: aggregate.share(client) for client in weights}
+    recorder.finish(result)
+    sha256 = run.store.stage(SHARED_FILE, result.shared)
     cost = {"seconds": 0.0, "record_seconds": 0.0}
     run.store.keep(round_rows(result, sha256, cost))
     run.store.commit()
-    run.shared, run.rounds = shared, number
+    run.remember(result)

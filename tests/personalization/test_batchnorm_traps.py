@@ -7,6 +7,7 @@ import torch
 
 from helpers.toys import QUICK, WithNorm, client_data, create, samples
 from pfedul import Federation
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensorfile import read_file
 from pfedul.base.tensors import read_tensors
@@ -16,7 +17,6 @@ from pfedul.personalization import LocalTraining
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.local import run_sgd, train_head
 from pfedul.protocol import Task, Workbench
-from pfedul.server.mean import StreamingMean
 from pfedul.split import split_head
 
 MEAN = "body.1.running_mean"

@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 import torch
 
+from pfedul.aggregation.mean import StreamingMean
+from pfedul.aggregation.weights import Weighing
 from pfedul.protocol import Reply, Task
 from pfedul.server.checks import Rules, check_reply, update_norm
-from pfedul.server.mean import StreamingMean
 from pfedul.server.round import TooFewReplies, ask_clients, choose_clients, run_round
 
 SHARED = {"w": torch.zeros(2), "mean": torch.zeros(2), "n": torch.tensor(0)}
@@ -103,8 +104,25 @@ def test_shared_tensors_that_are_not_finite_are_refused():
 
 
 def test_large_finite_values_are_not_taken_for_infinite():
-    big = {**reply("a").shared, "w": torch.full((2,), 3e38)}
-    assert check_reply(reply("a", shared=big), RULES, SHARED, "a")[0] is None
+    big = reply("a", shared={**reply("a").shared, "w": torch.full((2,), 3e38)})
+    assert check_reply(big, replace(RULES, limit=1.0), SHARED, "a")[0] is None
+    assert "too large to be squared" in check_reply(big, RULES, SHARED, "a")[0]
+
+
+def test_long_updates_are_shortened_and_keep_their_direction():
+    long = reply("a", shared={**reply("a").shared, "w": torch.tensor([3e38, 4e38 * 0])})
+    result, kept, _ = play(long, reply("b", 0.0), rules=replace(RULES, limit=2.0))
+    assert result.shared["w"].tolist() == [0.5, 0.0]  # (1*2 + 3*0) / 4
+    assert {item.client: item.shared["w"].tolist() for item in kept} == {"a": [2, 0], "b": [0, 0]}
+    assert [(item.client, item.allowed) for item in result.shortened] == [("a", 2.0)]
+    assert result.accepted[1].update_norm == pytest.approx(3e38)
+
+
+def test_no_client_weighs_more_than_the_cap():
+    rules = replace(RULES, weighing=Weighing(cap=0.4))
+    result, _, _ = play(reply("a", 5.0), reply("b", 0.0), reply("c", 0.0), rules=rules)
+    assert result.shares == pytest.approx({"a": 0.2, "b": 0.4, "c": 0.4})
+    assert result.shared["w"].tolist() == [1.0, 1.0]
 
 
 def test_a_reply_counts_once_and_only_for_the_client_that_was_asked():

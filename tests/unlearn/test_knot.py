@@ -6,6 +6,7 @@ import torch
 from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import QUICK, OneWeight, client_data, create, tensor_digests
 from pfedul import Federation
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.audit.state import state_of
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensorfile import read_file
@@ -15,7 +16,6 @@ from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.protocol import Task
 from pfedul.run import training
-from pfedul.server.mean import StreamingMean
 from pfedul.status import read_status
 from pfedul.store.paths import INIT_FILE, checkpoint_file, cluster_file
 from pfedul.unlearn.training import SharedTraining, train_shared

@@ -201,7 +201,11 @@ def test_methods_that_ask_clients_are_those_with_rounds():
     assert {spec.partition(":")[0] for spec in ASKING} - {"zerofu"} == with_rounds
 
 
-@pytest.mark.parametrize("spec", ASKING)
+AGREEING = [spec for spec in ASKING if spec != "knot"]
+"""With KNOT one client alone is asked here, and what nobody else confirms ends no removal."""
+
+
+@pytest.mark.parametrize("spec", AGREEING)
 def test_values_that_are_not_finite_are_the_failure_of_the_method(
     spec, runs, tmp_path, monkeypatch
 ):

@@ -14,6 +14,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pfedul.aggregation.base import Share
+from pfedul.aggregation.weights import BY_SAMPLES, Weighing
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, norm
 from pfedul.split import Split
@@ -37,17 +39,20 @@ class Update:
 
 @dataclass(frozen=True)
 class WholeRound:
-    """A completed round; `samples` are those of the accepted replies."""
+    """A completed round; `shares` and `noise` are those of its aggregate."""
 
     number: int
     before: Tensors
     after: Tensors
-    samples: Mapping[str, int]
+    shares: Mapping[str, Share]
     parameters: tuple[str, ...]
+    noise: Tensors
 
     def weight(self, client: str) -> float:
-        """The client's share of the samples of this round."""
-        return self.samples[client] / sum(self.samples.values())
+        """The client's share in a weighted mean."""
+        share = self.shares[client]
+        assert not isinstance(share, dict), "`Settings` refuses such a record for others"
+        return share
 
     @cached_property
     def change(self) -> Tensors:
@@ -74,6 +79,7 @@ class RecordOptions:
     psi_epsilon: float
     psi_sigma: float
     psi_delta: float
+    aggregation: str
     seed: int
 
 
@@ -112,6 +118,7 @@ class Erasure:
     `excluded`: the correction `exclude` took out all that the targets had added to the shared
     parameters; `added` is what repair rounds then added to them, of each remaining client.
     `clean`: nothing that the targets sent is left in the shared tensors, by any method.
+    `weighing` is that of the rounds.
     """
 
     store: Store
@@ -122,6 +129,7 @@ class Erasure:
     excluded: bool = False
     clean: bool = False
     added: Callable[[str], Tensors] = lambda _client: {}
+    weighing: Weighing = BY_SAMPLES
 
     @property
     def leaving(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Contributions: what each client has added to the shared parameters, summed over all rounds.
 
 S_u is the sum over rounds of w_u * (local - global): client u's own weighted updates, with
-nothing of another client in it. With the tensors that the record began with (`base`),
+nothing of another client in it. `local - global` is what was aggregated: an update that was too
+long is in it as it was shortened. With the tensors that the record began with (`base`),
 
     theta = base + sum over all clients of S_u
 
@@ -9,6 +10,10 @@ holds after every round. Without the targets U, the same updates of the others w
 weighted by n_u / (N - n_U) instead of n_u / N. Summed over rounds that is a factor for each
 client: `rescaling`. It is exact where U had the same share in all rounds that u took part in,
 and a mean over those rounds elsewhere: one number for each parameter cannot hold more.
+
+A trimmed mean or a median has another w_u for each value: 0 where u was cut off. Then the sums of
+these shares are kept beside S_u, and the factor is another one for each value too: the rounds,
+divided by the rounds that were not the targets'. Noise that the server added belongs to `base`.
 
 A removal that takes the targets out completely rescales what is left (`Erasure.excluded`), and
 then adds what its repair rounds added. Rounds of repair are no rounds of training: a later removal
@@ -27,6 +32,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from pfedul.aggregation.base import Share
+from pfedul.aggregation.weights import BY_SAMPLES, Weighing
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.records.base import (
     Erasure,
@@ -42,6 +49,9 @@ from pfedul.store.store import Store
 from pfedul.store.tables import participation, read_members
 
 NAME = "contributions"
+SHARES = "contributions-shares"
+"""The folder of clients' shares, where they differ from value to value."""
+
 BASE_FILE = "records/contributions-base.safetensors"
 _ROUND = "(round)"
 
@@ -52,18 +62,30 @@ class ContributionsRecorder(Recorder):
     looks_back = True
 
     def look_back(self, update: Update, whole: WholeRound) -> None:
-        weight, total = whole.weight(update.client), update.change(self._names)
+        share, total = whole.shares[update.client], update.change(self._names)
+        if isinstance(share, dict):
+            self._add_shares(update.client, {name: share[name] for name in self._names})
         before = contribution(self._store, update.client) or {}
         for name, tensor in total.items():
-            tensor.mul_(weight)
+            tensor.mul_(share[name] if isinstance(share, dict) else share)
             if name in before:
                 tensor.add_(before[name])
         self._store.stage(record_file(NAME, update.client), _rounded(total, whole.before))
 
+    def _add_shares(self, client: str, shares: Tensors) -> None:
+        known = _shares(self._store, client)
+        total = {n: (t + known[n] if known else t).float() for n, t in shares.items()}
+        self._store.stage(record_file(SHARES, client), total)
+
     def finish(self, whole: WholeRound) -> None:
-        if not self._store.has(BASE_FILE):
-            base = {name: whole.before[name] for name in self._names}
-            self._store.stage(BASE_FILE, {**base, _ROUND: int_tensor(whole.number - 1)})
+        known = self._store.find(BASE_FILE)
+        if known is None:
+            known = {name: whole.before[name] for name in self._names}
+            known[_ROUND] = int_tensor(whole.number - 1)
+        elif not whole.noise:
+            return
+        noisy = {n: (known[n] + t).to(known[n].dtype) for n, t in whole.noise.items()}
+        self._store.stage(BASE_FILE, {**known, **noisy})
 
 
 def _rounded(sums: Tensors, like: Tensors) -> Tensors:
@@ -75,33 +97,54 @@ def contribution(store: Store, client: str) -> Tensors | None:
     return store.find(record_file(NAME, client))
 
 
+def _shares(store: Store, client: str) -> Tensors:
+    """The client's shares, added up over rounds; empty where they are numbers."""
+    return store.find(record_file(SHARES, client)) or {}
+
+
 def began_after(store: Store) -> int | None:
     """The round after which the record began; None before its first round."""
     return int(store.read(BASE_FILE)[_ROUND]) if store.has(BASE_FILE) else None
 
 
 @torch.no_grad()
-def without(store: Store, clients: Iterable[str], targets: Sequence[str]) -> Tensors:
+def without(
+    store: Store, clients: Sequence[str], targets: Sequence[str], weighing: Weighing = BY_SAMPLES
+) -> Tensors:
     """base + the sum over the remaining of S_u * their factor, in double precision."""
     total = {name: tensor.double() for name, tensor in store.read(BASE_FILE).items()}
     del total[_ROUND]
-    factors = _factors(store, targets)
+    factors = _factors(store, clients, targets, weighing)
     for client in clients:
         own = None if client in targets else contribution(store, client)
         for name, tensor in (own or {}).items():
-            total[name].add_(tensor, alpha=factors[client])
+            factor = factors[client]
+            if isinstance(factor, dict):
+                total[name].add_(tensor * factor[name])
+            else:
+                total[name].add_(tensor, alpha=factor)
     return total
 
 
-def _factors(store: Store, targets: Sequence[str]) -> dict[str, float]:
-    """By the rounds of training; by everybody's samples for one that only took part in repair."""
+def _factors(
+    store: Store, clients: Sequence[str], targets: Sequence[str], weighing: Weighing
+) -> Mapping[str, Share]:
+    """How much more each remaining client would have added without the targets."""
+    if _by_values(store, clients):
+        return dict.fromkeys(clients, _by_value(store, clients, targets))
     members = read_members(store.ledger)
     everybody = {client: member.train_samples for client, member in members.items()}
     rounds = participation(store.ledger, began_after(store) or 0)
-    return rescaling([everybody], targets) | rescaling(rounds, targets)
+    # Who only took part in repair: by everybody's samples
+    alone = rescaling([everybody], targets, weighing)
+    return alone | rescaling(rounds, targets, weighing)
 
 
-def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> dict[str, float]:
+def rescaling(
+    rounds: Iterable[Mapping[str, int]],
+    targets: Sequence[str],
+    weighing: Weighing = BY_SAMPLES,
+) -> dict[str, float]:
     """How much more each remaining client would have weighed without the targets.
 
     `rounds` has the samples of those who took part in each round. The factor of a client is
@@ -113,11 +156,12 @@ def rescaling(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -> di
     with_them: dict[str, float] = {}
     without_them: dict[str, float] = {}
     for samples in rounds:
-        total = sum(samples.values())
-        left = total - sum(samples.get(target, 0) for target in targets)
-        for client in samples.keys() - set(targets):
-            with_them[client] = with_them.get(client, 0.0) + samples[client] / total
-            without_them[client] = without_them.get(client, 0.0) + samples[client] / left
+        remaining = {client: n for client, n in samples.items() if client not in targets}
+        for sums, group in ((with_them, samples), (without_them, remaining)):
+            weights = weighing.weights(group)
+            total = sum(weights.values())
+            for client in remaining:
+                sums[client] = sums.get(client, 0.0) + weights[client] / total
     return {client: without_them[client] / with_them[client] for client in with_them}
 
 
@@ -141,8 +185,43 @@ def tells_weights(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -
     return any(len(own) < FEWEST_MIXED and len(set(own)) > 1 for own in shares.values())
 
 
+def _by_values(store: Store, clients: Sequence[str]) -> bool:
+    """Whether shares differ from value to value.
+
+    After a removal those of the others would give away where the targets had been kept, so the
+    record does not survive one.
+    """
+    return any(store.has(record_file(SHARES, client)) for client in clients)
+
+
+def _by_value(store: Store, clients: Sequence[str], targets: Sequence[str]) -> Tensors:
+    """For each value: all rounds, divided by those that were not the targets'.
+
+    Where the targets alone were kept nothing is left to be multiplied.
+    """
+    everybody = _added_up(_shares(store, client) for client in clients)
+    own = _added_up(_shares(store, client) for client in targets)
+    factors = {}
+    for name, rounds in everybody.items():
+        rest = rounds - own[name] if own else rounds
+        factors[name] = torch.where(rest > _ROUNDING, rounds / rest, 1.0)
+    return factors
+
+
+def _added_up(parts: Iterable[Tensors]) -> Tensors:
+    total: Tensors = {}
+    for part in parts:
+        for name, tensor in part.items():
+            total[name] = total[name] + tensor if name in total else tensor.double()
+    return total
+
+
+_ROUNDING = 1e-4
+"""Sums of shares are kept in single precision; a share is a thousandth of a round, or more."""
+
+
 def _survives(erasure: Erasure) -> bool:
-    if not erasure.excluded or erasure.everything:
+    if not erasure.excluded or erasure.everything or _by_values(erasure.store, erasure.clients):
         return False
     rounds = participation(erasure.store.ledger, began_after(erasure.store) or 0)
     return not tells_weights(rounds, erasure.targets)
@@ -152,24 +231,31 @@ def _renew(erasure: Erasure) -> None:
     store = erasure.store
     if not _survives(erasure) or not store.has(BASE_FILE):
         return
-    factors = _factors(store, erasure.targets)
+    factors = _factors(store, erasure.clients, erasure.targets, erasure.weighing)
     for client in set(erasure.clients) - set(erasure.targets):
         own, added = contribution(store, client) or {}, erasure.added(client)
-        total = {name: tensor.double() * factors[client] for name, tensor in own.items()}
+        total = _times(own, factors[client])
         for name, tensor in added.items():
             total[name] = total[name] + tensor if name in total else tensor
         if total:
             store.stage(record_file(NAME, client), _rounded(total, store.read(BASE_FILE)))
 
 
+def _times(tensors: Tensors, factor: Share) -> Tensors:
+    """In double precision."""
+    by_value = factor if isinstance(factor, dict) else dict.fromkeys(tensors, factor)
+    return {name: tensor.double() * by_value[name] for name, tensor in tensors.items()}
+
+
 CONTRIBUTIONS = Record(
     name=NAME,
     title="contributions",
     summary="the sum of each client's own weighted updates",
-    memory="one number for each shared parameter and client, and one copy of the shared tensors",
+    memory="one number for each shared parameter and client, and one copy of the shared tensors; "
+    "two numbers with --aggregation trimmed-mean or median",
     size=lambda of: (of.clients + 1) * 4 * of.parameters,
     recorder=ContributionsRecorder,
-    folders=(NAME,),
+    folders=(NAME, SHARES),
     obsolete=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),
     renew=_renew,
 )

@@ -8,10 +8,12 @@ computed again when a client is forgotten, so no rounding residue of the client 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Generator
 
+from pfedul.aggregation import AGGREGATIONS
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors
 from pfedul.records.base import Erasure, Keeping, Record, Recorder, Update, WholeRound
@@ -22,39 +24,74 @@ from pfedul.store.store import Store
 
 
 class StoredFisher:
-    """Reads the record of a run; a `FisherSource` for plans."""
+    """Reads the record of a run; a `FisherSource` for plans.
+
+    A client whose values are not finite is left out (`broken`): runs of older versions took such
+    updates, and one of them made the sum useless for everybody.
+    """
 
     def __init__(self, store: Store, clients: Sequence[str], layers: Sequence[Layer]) -> None:
         self.layers = tuple(layers)
         self._store = store
         # Those with at least one round
-        self.clients = tuple(client for client in clients if store.has(fisher_file(client)))
+        self.recorded = tuple(client for client in clients if store.has(fisher_file(client)))
+
+    @cached_property
+    def broken(self) -> tuple[str, ...]:
+        """Clients whose values are not finite; then neither is the sum."""
+        if not self.recorded or _finite(self._store.read(FISHER_TOTAL_FILE)):
+            return ()
+        return tuple(client for client in self.recorded if not _finite(self.of(client)))
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return tuple(client for client in self.recorded if client not in self.broken)
 
     def of(self, client: str) -> Tensors:
         return self._store.read(fisher_file(client))
 
     def total(self) -> Tensors:
+        if self.broken:
+            return summed(map(self.of, self.clients))
         return self._store.read(FISHER_TOTAL_FILE)
 
     def total_without(self, targets: Sequence[str]) -> Tensors | None:
         """The sum over the remaining clients, computed again; None if they have no record."""
-        remaining = [client for client in self.clients if client not in targets]
+        remaining = [client for client in self.recorded if client not in targets]
         return summed(self.of(client) for client in remaining) if remaining else None
 
 
+def _finite(tensors: Tensors) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
+
+
 class FisherRecorder(Recorder):
-    """Brings the record up to date with the replies of one round (Eq. 5)."""
+    """Brings the record up to date with the replies of one round (Eq. 5).
+
+    Where an aggregation cuts values off, those of a client that were cut off count as zero, which
+    is known at the end of the round.
+    """
 
     def __init__(self, keeping: Keeping) -> None:
         super().__init__(keeping)
+        self.looks_back = not AGGREGATIONS.parse(keeping.options.aggregation)[0].weighted
         self._layered = [name for layer in keeping.split.layers for name in layer.tensors]
         self._sums: Tensors = {}
 
-    @torch.no_grad()
     def add(self, update: Update) -> None:
-        """Take in a client's update."""
+        if not self.looks_back:
+            self._add(update, {})
+
+    def look_back(self, update: Update, whole: WholeRound) -> None:
+        share = whole.shares[update.client]
+        self._add(update, share if isinstance(share, dict) else {})
+
+    @torch.no_grad()
+    def _add(self, update: Update, shares: Tensors) -> None:
+        """Take in a client's update, but not where its share is zero."""
         before, after = update.before, update.after
         squares = {name: (before[name] - after[name]).square_() for name in self._layered}
+        squares |= {name: squares[name].mul_(shares[name] > 0) for name in shares.keys() & squares}
         if sigma := self._options.fisher_noise:
             seed = derive_seed(self._options.seed, "fisher-noise", update.number, update.client)
             squares = fisher_noise(squares, sigma, Generator().manual_seed(seed))

@@ -11,7 +11,7 @@ from pathlib import Path
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.base.threads import one_thread
-from pfedul.protocol import Reply
+from pfedul.protocol import Reply, RoundResult
 from pfedul.records import RECORDS
 from pfedul.records.base import Keeping, Update, WholeRound
 from pfedul.store.folder import own_errors
@@ -31,25 +31,31 @@ class RoundRecorder:
         self._recorders = [RECORDS[name].recorder(keeping) for name in names]
         self._looking_back = [item for item in self._recorders if item.looks_back]
         self._spool = keeping.store.scratch
-        self._samples: dict[str, int] = {}
+        self._clients: list[str] = []
         self._held: dict[str, Tensors] = {}
         self.seconds = 0.0
 
     def add(self, reply: Reply) -> None:
         """Take in a reply that was accepted."""
         with self._measured():
-            self._samples[reply.client] = reply.samples
+            self._clients.append(reply.client)
             for recorder in self._recorders:
                 recorder.add(self._update(reply.client, reply.shared))
             if self._looking_back:
                 self._keep(reply)
 
-    def finish(self, after: Tensors) -> None:
-        """The round is complete, with these tensors."""
+    def finish(self, result: RoundResult) -> None:
+        """The round is complete, with this result."""
         with self._measured():
-            names = self._keeping.split.parameters
-            whole = WholeRound(self._number, self._before, after, self._samples, names)
-            for client in self._samples if self._looking_back else ():
+            whole = WholeRound(
+                number=self._number,
+                before=self._before,
+                after=result.shared,
+                shares=result.shares,
+                parameters=self._keeping.split.parameters,
+                noise=result.noise,
+            )
+            for client in self._clients if self._looking_back else ():
                 self._look_back(client, whole)
             for recorder in self._recorders:
                 recorder.finish(whole)

@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from pfedul.base.tensors import Tensors
+from pfedul.aggregation import AGGREGATIONS
+from pfedul.base.tensors import Tensors, norm
 from pfedul.clusters.layout import ClusteredEngine, read_clusters
 from pfedul.data import ClientData
 from pfedul.engine import start_engine
@@ -27,6 +28,7 @@ from pfedul.protocol import (
     OnReply,
     Refusal,
     Reply,
+    RoundResult,
     Task,
     Workbench,
 )
@@ -34,12 +36,20 @@ from pfedul.run.personal import InRunFolder, WithClients
 from pfedul.run.planted import planted_among
 from pfedul.server.checks import Rules, check_figures
 from pfedul.server.round import Ask, ask_clients
+from pfedul.server.shortening import allowed_length
 from pfedul.settings import Settings, settings_row, write_toml
 from pfedul.store.copies import clear_notes, sweep
 from pfedul.store.paths import SHARED_FILE, personal_file
 from pfedul.store.requests import PENDING, forgotten, unfinished
 from pfedul.store.store import Store
-from pfedul.store.tables import Member, last_round, read_members, refusal_rows
+from pfedul.store.tables import (
+    Member,
+    last_round,
+    latest,
+    read_members,
+    recent_lengths,
+    refusal_rows,
+)
 
 StartEngine = Callable[[Workbench], Engine]
 
@@ -72,6 +82,7 @@ class Run:
         self.members = read_members(store.ledger)
         self.clusters = read_clusters(store, settings.clusters, self.members)
         self.rounds = last_round(store.ledger)
+        self.lengths = recent_lengths(store.ledger)
         self._use_data_of(self.clients)
         if not store.read_only:
             self._clear_leftovers()
@@ -157,6 +168,7 @@ class Run:
     def rules(self) -> Rules:
         """What a reply of a round must look like."""
         place = self.personal_place
+        entry, options = AGGREGATIONS.parse(self.settings.aggregation)
         return Rules(
             shared=self.clusters.view(self.shared, 1),
             personal=place.layout(self.clients),
@@ -165,7 +177,25 @@ class Run:
             held=place.at_clients and bool(self.bench.split.personal),
             max_update_norm=self.settings.max_update_norm,
             min_replies=self.settings.min_replies,
+            limit=self.longest_update(),
+            weighing=self.settings.weighing,
+            start=partial(entry.start, options),
         )
+
+    def longest_update(self) -> float | None:
+        """The length to which updates of the next round are shortened; None: any is taken."""
+        multiple = self.settings.clip_updates
+        if not multiple:
+            return None
+        view = self.clusters.view(self.shared, 1)
+        size = norm({name: view[name] for name in self.bench.split.parameters})
+        return allowed_length(multiple, [x for one in self.lengths.values() for x in one], size)
+
+    def remember(self, result: RoundResult) -> None:
+        """Continue from a round."""
+        self.shared, self.rounds = result.shared, result.number
+        lengths = {result.number: [reply.update_norm for reply in result.accepted]}
+        self.lengths = latest(self.lengths | lengths)
 
     # Personal tensors
 
@@ -187,6 +217,7 @@ class Run:
     def leave(self, targets: Sequence[str], shared: Tensors) -> None:
         """Continue without these clients; this process and its workers drop their data."""
         self.shared = shared
+        self.lengths = {}
         self.members = {n: m for n, m in self.members.items() if n not in targets}
         self.clusters = read_clusters(self.store, self.settings.clusters, self.members)
         self.known_data = {n: d for n, d in self.known_data.items() if n not in targets}

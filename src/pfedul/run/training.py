@@ -153,13 +153,13 @@ def play_round(
             on_count(replies)
 
     result = compute_round(run, number, clients, keep, epochs=epochs, steps=steps)
-    recorder.finish(result.shared)
+    recorder.finish(result)
     _stage_checkpoints(run, result)
     sha256 = run.store.stage(SHARED_FILE, result.shared)
     cost = {"seconds": time.perf_counter() - started, "record_seconds": recorder.seconds}
     with uninterrupted():
         _keep(run, round_rows(result, sha256, cost))
-        run.shared, run.rounds = result.shared, number
+        run.remember(result)
     return result
 
 
@@ -194,6 +194,9 @@ def compute_round(
             whole.shared = run.clusters.put(whole.shared, cluster, part.shared)
             whole.accepted += part.accepted
             whole.refused += part.refused
+            whole.shortened += part.shortened
+            whole.shares |= part.shares
+            whole.noise |= part.noise
         if len(whole.accepted) < needed:
             raise TooFewReplies(number, len(clients), whole.refused, needed)
         return whole

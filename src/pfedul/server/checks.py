@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from pfedul.aggregation.base import Aggregate
+from pfedul.aggregation.mean import WeightedMean
+from pfedul.aggregation.weights import BY_SAMPLES, Weighing
 from pfedul.base.tensorfile import is_digest
 from pfedul.base.tensors import Tensors
 from pfedul.protocol import Reply
@@ -19,9 +22,10 @@ NOT_FINITE = "not finite"
 
 @dataclass(frozen=True)
 class Rules:
-    """What a reply must look like before it may touch anything.
+    """What a reply must look like before it may touch anything, and what it then counts.
 
-    `held`: clients keep their personal tensors and reply with a hash of them.
+    `held`: clients keep their personal tensors and reply with a hash of them. Updates longer than
+    `limit` are shortened to it. `start` begins the aggregate of a round.
     """
 
     shared: Mapping[str, Tensor]
@@ -31,6 +35,9 @@ class Rules:
     held: bool = False
     max_update_norm: float | None = None
     min_replies: int = 1
+    limit: float | None = None
+    weighing: Weighing = BY_SAMPLES
+    start: Callable[[Tensors], Aggregate] = WeightedMean
 
 
 def check_reply(
@@ -68,8 +75,7 @@ def check_figures(reply: Reply, asked: str, samples: int) -> str | None:
 def check_work(reply: Reply, asked: str, samples: int, like: Mapping[str, Tensor]) -> str | None:
     """The reason to refuse a reply to a method's client function, or None.
 
-    Its tensors must have the names, shapes and types of `like`. Whether they are finite is
-    checked by `Context.ask`.
+    Its tensors must have the names, shapes and types of `like`.
     """
     odd = [name for name, value in reply.metrics.items() if type(value) not in {int, float}]
     return (
@@ -94,7 +100,8 @@ def _check_parts(
         or check_layout("shared", reply.shared, shared)
         or check_layout("personal", reply.personal, rules.personal)
         or _check_held(reply, rules)
-        or _check_finite(reply, checked_by_norm)
+        or check_finite(reply, checked_by_norm)
+        or _check_loss(reply)
     )
 
 
@@ -103,7 +110,13 @@ def _check_norm(norm: float, rules: Rules) -> str | None:
         return f"its shared tensors have values that are {NOT_FINITE}"
     if rules.max_update_norm is not None and norm > rules.max_update_norm:
         return f"update norm {norm:.4g} is above {rules.max_update_norm:.4g}"
+    if rules.limit is None and norm > SQUARABLE:
+        return f"update norm {norm:.4g} is too large to be squared and added up"
     return None
+
+
+SQUARABLE = 1e15
+"""Squares of updates up to this can be added up in single precision, as the Fisher record does."""
 
 
 def _check_buffers(got: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
@@ -114,19 +127,26 @@ def _check_buffers(got: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> 
             return f"shared tensor '{name}' has a negative variance"
         if not tensor.is_floating_point() and not _counts_on(before[name], tensor):
             return f"shared tensor '{name}' does not count on from the last round"
-    return None if rules.max_update_norm is None else _check_drift(buffers, rules, before)
+    return _check_drift(buffers, rules, before)
 
 
 def _check_drift(buffers: Tensors, rules: Rules, before: Mapping[str, Tensor]) -> str | None:
     """Refuse statistics that move too far; those of honest clients move further than weights."""
     floating = frozenset(n for n, tensor in buffers.items() if tensor.is_floating_point())
+    known = {name: before[name] for name in floating}
     limit = DRIFT * (rules.max_update_norm or math.inf)
-    drift = update_norm({name: before[name] for name in floating}, buffers, floating)
+    if rules.limit is not None:
+        limit = min(limit, JUMP * (rules.limit + math.hypot(*map(_length, known.values()))))
+    drift = update_norm(known, buffers, floating)
     return None if drift <= limit else f"its statistics moved by {drift:.4g}, above {limit:.4g}"
 
 
 DRIFT = 100.0
 """Limit on the change of statistics, as a multiple of the limit on the norm of updates."""
+
+JUMP = 1e4
+"""The same where there is only a length to which updates are shortened; the norm of the statistics
+themselves is added to it. Those of raw pixels begin at 0 and 1 and are thousands after a round."""
 
 
 def _counts_on(before: Tensor, after: Tensor) -> bool:
@@ -175,12 +195,17 @@ def _check_accuracy(reply: Reply) -> str | None:
     return None if sound else f"reports accuracy {accuracy} and loss {loss}"
 
 
-def _check_finite(reply: Reply, checked_by_norm: Collection[str]) -> str | None:
+def check_finite(reply: Reply, checked_by_norm: Collection[str] = ()) -> str | None:
+    """The reason to refuse a reply with values that are not finite, or None."""
     shared = {name: t for name, t in reply.shared.items() if name not in checked_by_norm}
     for part, tensors in (("shared", shared), ("personal", reply.personal)):
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not is_finite(tensor):
                 return f"{part} tensor '{name}' has values that are {NOT_FINITE}"
+    return None
+
+
+def _check_loss(reply: Reply) -> str | None:
     if not math.isfinite(reply.metrics.get("loss", math.nan)):
         return f"its loss is {NOT_FINITE}"
     return None

@@ -23,10 +23,11 @@ from pfedul.protocol import (
     Refusal,
     Reply,
     RoundResult,
+    Shortened,
     Task,
 )
 from pfedul.server.checks import Rules, check_reply, is_finite
-from pfedul.server.mean import StreamingMean
+from pfedul.server.shortening import shortened
 
 Ask = Callable[..., Generator[Reply, None, None]]
 """`ask_clients` after its first two arguments; see `Run.ask`."""
@@ -119,7 +120,8 @@ def run_round(
     """
     order = sorted(clients, key=lambda client: (-rules.samples[client], client))
     result = RoundResult(number, shared)
-    mean, norms = StreamingMean(shared), dict[str, float]()
+    aggregate, norms = rules.start(shared), dict[str, float]()
+    weights = rules.weighing.weights({client: rules.samples[client] for client in order})
 
     def check(reply: Reply, client: str) -> str | None:
         reason, norms[client] = check_reply(reply, rules, shared, client)
@@ -128,12 +130,17 @@ def run_round(
     task = Task("fit", number, epochs, steps=steps, rate=rate)
     with closing(ask(task, order, shared, check, on_refusal=result.refused.append)) as replies:
         for reply in replies:
-            mean.add(reply.shared, reply.samples)
+            norm = norms[reply.client]
+            if rules.limit is not None and norm > rules.limit:
+                reply = shortened(reply, shared, rules.parameters, rules.limit / norm)
+                result.shortened.append(Shortened(reply.client, norm, rules.limit))
+            aggregate.add(reply.client, reply.shared, weights[reply.client])
             keep(reply)
-            result.accepted.append(_accepted(reply, norms[reply.client]))
+            result.accepted.append(_accepted(reply, norm))
     if len(result.accepted) < max(1, rules.min_replies):
         raise TooFewReplies(number, len(order), result.refused, max(1, rules.min_replies))
-    result.shared = mean.result()
+    result.shared, result.noise = aggregate.result(), aggregate.noise
+    result.shares = {item.client: aggregate.share(item.client) for item in result.accepted}
     if not all(is_finite(tensor) for tensor in result.shared.values()):
         raise MeanOverflows(number)
     return result

@@ -75,7 +75,7 @@ def time_spent(ledger: Ledger) -> dict[str, float | None]:
 
 
 def refusals(ledger: Ledger) -> Rows:
-    """Refused replies with the reasons."""
+    """Refused replies with the reasons, and those whose update was shortened."""
     return ledger.rows("SELECT * FROM refusals ORDER BY round, client")
 
 

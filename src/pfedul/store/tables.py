@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pfedul.base.clock import now
 from pfedul.data import ClientData, fingerprint
 from pfedul.evaluation import Evaluation
-from pfedul.protocol import Refusal, RoundResult
+from pfedul.protocol import Refusal, RoundResult, Shortened
 from pfedul.store.chain import ADMISSION, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.version import __version__
@@ -52,11 +52,26 @@ def round_rows(result: RoundResult, sha256: str, cost: Mapping[str, float]) -> l
         )
     ]
     rows += [insert("replies", round=result.number, **asdict(reply)) for reply in accepted]
-    return rows + refusal_rows(result.number, result.refused)
+    shortened = [Refusal(item.client, _how_far(item)) for item in result.shortened]
+    return rows + refusal_rows(result.number, [*shortened, *result.refused])
+
+
+SHORTENED = "shortened"
+"""The first word of the reason of a reply that was not refused, but used in part."""
+
+
+def _how_far(item: Shortened) -> str:
+    return f"{SHORTENED} to {item.allowed:.4g}: its update has the length {item.update_norm:.4g}"
+
+
+def was_shortened(ledger: Ledger, since: int) -> bool:
+    """Whether any update of a client that is still there was shortened after round `since`."""
+    sql = "SELECT COUNT(*) FROM refusals WHERE round > ? AND reason LIKE ?"
+    return bool(ledger.value(sql, since, f"{SHORTENED} to %"))
 
 
 def refusal_rows(number: int, refused: Iterable[Refusal]) -> list[Statement]:
-    """Replies that were refused, each with the reason."""
+    """Replies that were refused or shortened, each with the reason."""
     return [
         insert("refusals", round=number, client=item.client, reason=item.reason, at=now())
         for item in refused
@@ -98,6 +113,28 @@ def last_round(ledger: Ledger) -> int:
     """The number of the last round; 0 before the first."""
     number: int | None = ledger.value("SELECT MAX(round) FROM rounds")
     return number or 0
+
+
+LENGTHS_SINCE = "lengths_since"
+"""The round of the last removal, since which lengths of updates are compared."""
+
+WINDOW = 5
+"""Rounds whose updates the next ones are compared with."""
+
+
+def recent_lengths(ledger: Ledger) -> dict[int, list[float]]:
+    """Lengths of the updates of the last rounds, by round."""
+    since = int(ledger.meta(LENGTHS_SINCE) or 0)
+    rounds: dict[int, list[float]] = {}
+    sql = "SELECT round, update_norm FROM replies WHERE round > ? ORDER BY round, client"
+    for row in ledger.rows(sql, max(since, last_round(ledger) - WINDOW)):
+        rounds.setdefault(row["round"], []).append(row["update_norm"])
+    return rounds
+
+
+def latest(lengths: Mapping[int, list[float]]) -> dict[int, list[float]]:
+    """The last rounds of these."""
+    return {number: lengths[number] for number in sorted(lengths)[-WINDOW:]}
 
 
 def clients_seen(ledger: Ledger) -> set[str]:
@@ -165,7 +202,8 @@ def cpu_seconds_of(ledger: Ledger, clients: Collection[str]) -> float:
 
 def refused_clients(ledger: Ledger) -> list[str]:
     """The client of each refusal in a round, once for each refusal."""
-    return ledger.column("SELECT client FROM refusals WHERE round > 0")
+    sql = "SELECT client FROM refusals WHERE round > 0 AND reason NOT LIKE ?"
+    return ledger.column(sql, f"{SHORTENED} to %")
 
 
 def file_names(ledger: Ledger, prefix: str) -> list[str]:

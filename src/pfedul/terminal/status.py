@@ -11,6 +11,7 @@ from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
 from pfedul.report.material import Json
 from pfedul.run.training import Progress
+from pfedul.store.tables import SHORTENED
 from pfedul.terminal.console import ProgressLog, line, progress_bar, table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -152,7 +153,8 @@ def _print_nodes(status: Json) -> None:
 
 
 def _print_refused(refused: list[Json]) -> None:
-    line(f"refused   {len(refused)} replies" if refused else "refused   none")
+    shortened = sum(row["reason"].startswith(f"{SHORTENED} to ") for row in refused)
+    line(f"refused   {len(refused) - shortened or 'no'} replies; {shortened or 'none'} shortened")
     for row in refused[-10:]:
         line(f"  round {row['round']}, {row['client']}: {row['reason']}")
 

@@ -17,25 +17,30 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor, nn
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.clusters.layout import Clusters
 from pfedul.data.samples import Samples
-from pfedul.errors import MethodFailed, PfedulError, TransientError
+from pfedul.errors import PfedulError, TransientError
 from pfedul.personalization import Recalibration
 from pfedul.protocol import OnStage, Refusal, Reply, Task, with_extra
 from pfedul.records import RECORDS
 from pfedul.records.base import kind_of
 from pfedul.run.assembly import reseeded
 from pfedul.run.run import Run
-from pfedul.server.checks import check_work, is_finite
-from pfedul.server.mean import StreamingMean
+from pfedul.server.checks import (
+    check_finite,
+    check_work,
+    is_finite,
+)
 from pfedul.settings import Settings
 from pfedul.split import Split
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import INIT_FILE
 from pfedul.store.store import Store
 from pfedul.unlearn.account import Account
+from pfedul.unlearn.agreement import diverged, without_answers
 from pfedul.unlearn.notebook import Notebook
 
 Step = Callable[[int, Tensors], Tensors]
@@ -211,10 +216,10 @@ class Context:
         task, layout = self._task(what, how), shared if like is None else like
         with closing(self._replies(task, present, message, layout, refusals)) as replies:
             for reply in replies:
-                self.finite(reply.shared)
                 counts.bytes_uploaded += size_in_bytes(reply.shared)
                 yield reply
-        self._require_answers(refusals, present)
+        if len(refusals) == len(present):
+            raise without_answers(self.name, clients, self.targets, refusals)
 
     def _replies(
         self,
@@ -227,7 +232,7 @@ class Context:
         """Valid replies; refusals are written into the ledger and added to `refusals`."""
 
         def check(reply: Reply, client: str) -> str | None:
-            return check_work(reply, client, self.samples(client), like)
+            return check_work(reply, client, self.samples(client), like) or check_finite(reply)
 
         def refuse(refusal: Refusal) -> None:
             refusals.append(refusal)
@@ -247,16 +252,6 @@ class Context:
 
     def _book(self, reply: Reply) -> None:
         self.account.meter.elsewhere += self.run.cpu_elsewhere(reply)
-
-    def _require_answers(self, refusals: Sequence[Refusal], clients: Sequence[str]) -> None:
-        """Raise if there was no usable reply at all."""
-        if len(refusals) < len(clients):
-            return
-        kind = TransientError if all(refusal.silent for refusal in refusals) else MethodFailed
-        raise kind(
-            f"The method '{self.name}' had no usable answer from any of "
-            f"{', '.join(clients)}; see 'pfedul status'."
-        )
 
     def mean(
         self,
@@ -291,10 +286,7 @@ class Context:
         """Return the tensors as they are; raise if a value is not finite."""
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not is_finite(tensor):
-                raise MethodFailed(
-                    f"The method '{self.name}' diverged: '{name}' has values that are not finite. "
-                    "The run is as it was; try smaller steps, or another method."
-                )
+                raise diverged(self.name, f"'{name}'")
         return tensors
 
     # Steps that survive a kill

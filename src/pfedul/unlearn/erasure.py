@@ -63,6 +63,7 @@ def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasur
         everything=options.forget_records == "all",
         excluded=options.excludes,
         clean=options.cleans,
+        weighing=run.settings.weighing,
     )
 
 

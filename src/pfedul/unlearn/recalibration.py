@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.tensors import Tensors
 from pfedul.personalization.recalibration import shared_statistics
 from pfedul.protocol import MEASURING, MEASURING_CPU, Check, OnStage, Reply, Task
 from pfedul.run.run import Run
 from pfedul.server.checks import check_personal
-from pfedul.server.mean import StreamingMean
 from pfedul.store.requests import Request, not_recalibrated, read_requests, recalibration_rows
 from pfedul.unlearn.options import ForgetOptions, options_of
 from pfedul.unlearn.outcome import EVALUATION

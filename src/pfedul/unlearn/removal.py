@@ -8,7 +8,7 @@ begun. It is deterministic: the same request on the same tensors ends with the s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pfedul.base.clock import now
@@ -16,17 +16,19 @@ from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors, same_tensors
 from pfedul.base.text import without_names
 from pfedul.base.threads import one_thread
-from pfedul.errors import MethodFailed, NothingChanged, PfedulError, TransientError
+from pfedul.errors import NothingChanged, PfedulError, TransientError
 from pfedul.protocol import OnStage
 from pfedul.run.retrained import cpu_to_retrain
 from pfedul.run.run import Run
 from pfedul.store import requests as requests_of
 from pfedul.store.copies import clear_notes, refuse_leftovers
 from pfedul.store.folder import own_errors, uninterrupted
+from pfedul.store.ledger import insert
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.requests import FAILED, REFUSED, Request
-from pfedul.store.tables import accuracies_of, digest_of
+from pfedul.store.tables import LENGTHS_SINCE, accuracies_of, digest_of
 from pfedul.unlearn.account import Account
+from pfedul.unlearn.agreement import not_measured, refuse_ruin
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
@@ -138,7 +140,8 @@ def _remove(removal: Removal) -> None:
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
-    _refuse_ruin(removal, before, after)
+    name, silent = removal.options.entry.name, stages.silent
+    refuse_ruin(name, removal.remaining, silent, before, after)
     both = [client for client in before if client in after]
     counts = ctx.account.counts + repair.ctx.account.counts
     outcome = Outcome(
@@ -158,7 +161,12 @@ def _remove(removal: Removal) -> None:
         shared_sha256_before=str(digest_of(run.store.ledger, SHARED_FILE)),
         shared_sha256_after=sha256_after,
         not_recalibrated=_not_recalibrated(removal, recalibrated),
-        notes=(*removal.notes, *result.notes, *_repair_notes(removal, result, repair)),
+        notes=(
+            *removal.notes,
+            *result.notes,
+            *_repair_notes(removal, result, repair),
+            *not_measured(removal.remaining, silent, after),
+        ),
         audit=removal.watch.evidence(recalibrated.shared),
         retraining_cpu_seconds=cpu_to_retrain(run, removal.remaining),
         state_sha256_after=run.store.state_digest(),
@@ -296,16 +304,6 @@ def _accuracies_after(removal: Removal, recalibrated: Recalibrated) -> dict[str,
     return known | removal.stages.accuracies(unknown, recalibrated.shared)
 
 
-def _refuse_ruin(removal: Removal, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-    """Divergence need not show in the tensors: large values overflow when they are used."""
-    answering = set(removal.remaining) - removal.stages.silent
-    if before and answering and not after:
-        raise MethodFailed(
-            f"The method '{removal.options.entry.name}' diverged: with its result no remaining "
-            "client has finite figures. The run is as it was; try smaller steps, or another method."
-        )
-
-
 def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     run, store, request = removal.run, removal.run.store, removal.request
     recalibrating = removal.remaining if removal.options.recalibration() else []
@@ -315,6 +313,7 @@ def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
             *requests_of.erased_admissions(store.ledger, removal.targets),
             *requests_of.preservation_rows(request, outcome.before, outcome.after),
             requests_of.preserved_row(store.commits + 1),
+            insert("meta", key=LENGTHS_SINCE, value=str(run.rounds)),
             *requests_of.recalibration_rows(request, recalibrating, outcome.not_recalibrated),
             *run.personal_place.leaving_rows(request.number, removal.targets),
         ]

@@ -16,12 +16,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.base.text import counted
 from pfedul.errors import TransientError
 from pfedul.protocol import Reply
 from pfedul.records.base import changes, int_tensor
-from pfedul.server.mean import StreamingMean
+from pfedul.server.shortening import bounded
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import SharedTraining
 
@@ -69,12 +70,15 @@ class Repair:
         before, mean = view(shared, cluster), StreamingMean(view(shared, cluster))
         teacher = view(ctx.shared, cluster) if self.kind == DISTIL else {}
         how, what = SharedTraining(part=number, parts=self.rounds, by_batch=True), _WORK[self.kind]
+        samples = 0
         for reply in ctx.ask(what, clients, before, how, teacher, same_round=same_round):
+            reply = bounded(reply, before, self.ctx.parameters, ctx.run.longest_update())
             mean.add(reply.shared, reply.samples)
+            samples += reply.samples
             if self.recorded:
                 self._keep(number, reply, before)
         if self.recorded:
-            ctx.notebook.keep(f"{_place(number)}-samples", {"samples": int_tensor(mean.weight)})
+            ctx.notebook.keep(f"{_place(number)}-samples", {"samples": int_tensor(samples)})
         return mean.result()
 
     def _keep(self, number: int, reply: Reply, before: Tensors) -> None:

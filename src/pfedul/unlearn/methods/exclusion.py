@@ -6,11 +6,11 @@ starts from. Only the last round is undone: what the targets did earlier is in e
 
 from __future__ import annotations
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.records.uploads import last_upload
-from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 

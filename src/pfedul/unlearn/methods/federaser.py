@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import torch
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.options import option
 from pfedul.base.tensors import Tensors, norm
 from pfedul.errors import PfedulError
 from pfedul.records.norms import Lengths, first_upload, read_lengths
-from pfedul.server.mean import StreamingMean
 from pfedul.store.tables import participants_of
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context

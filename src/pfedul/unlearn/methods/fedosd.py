@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import flat, orthogonal_part, unflat
-from pfedul.server.mean import StreamingMean
 from pfedul.unlearn.base import About, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.training import TRAIN_SHARED, SharedTraining

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.options import option
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, read_tensors
@@ -25,7 +26,6 @@ from pfedul.personalization.base import Job
 from pfedul.protocol import ClientResult
 from pfedul.records.base import round_residual
 from pfedul.records.uploads import last_upload
-from pfedul.server.mean import StreamingMean
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.tables import digest_of, first_round_of, mean_digest, participants_of
 from pfedul.unlearn.base import About, Method, Needs, Result

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pfedul.aggregation import AGGREGATIONS
 from pfedul.base.tensors import Tensors, norm
+from pfedul.base.text import counted
 from pfedul.errors import PfedulError
 from pfedul.records import RECORDS
 from pfedul.records.contributions import began_after, contribution, without
@@ -19,6 +21,7 @@ from pfedul.records.fisher_on_disk import StoredFisher
 from pfedul.run.run import Run
 from pfedul.split import Layer
 from pfedul.store.paths import INIT_FILE, record_file
+from pfedul.store.tables import was_shortened
 from pfedul.unlearn.base import About, Does, Method, Needs, Result
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
@@ -27,6 +30,7 @@ from pfedul.unlearn.pfedul.result import Plan, PlanOptions
 from pfedul.unlearn.pfedul.scores import layer_scores
 
 NEVER_TOOK_PART = "took part in no round since records began, so nothing is corrected"
+NOT_FINITE = "the Fisher record has values that are not finite, so nothing is attributed by it"
 NOBODY_TO_COMPARE = (
     "nobody else took part in a round since records began, so nothing can be attributed: "
     "the shared tensors are the targets' work alone and should be trained again"
@@ -42,13 +46,17 @@ def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
     """The plan for these targets: reads the record, changes nothing."""
     check_record(run, options)
     excludes = _record_of(options) == "contributions"
-    known = _contributors(run) if excludes else stored_fisher(run).clients
+    fisher = stored_fisher(run)
+    known, broken = (_contributors(run), ()) if excludes else (fisher.clients, fisher.broken)
     recorded = [target for target in targets if target in known]
+    idle = [target for target in targets if target not in recorded]
+    why = NOT_FINITE if set(idle) & set(broken) else NEVER_TOOK_PART
     if not recorded or set(known) <= set(targets):
-        note = NOBODY_TO_COMPARE if recorded else NEVER_TOOK_PART
+        note = NOBODY_TO_COMPARE if recorded else why
         return Plan(tuple(targets), 0.0, (), {}, options, (note,))
-    idle = ", ".join(target for target in targets if target not in recorded)
-    notes = (f"{idle}: {NEVER_TOOK_PART}",) if idle else ()
+    notes: tuple[str, ...] = (f"{', '.join(idle)}: {why}",) if idle else ()
+    if broken:
+        notes += (f"{counted(len(broken), 'client')} left out of the Fisher: {NOT_FINITE}",)
     if excludes:
         return _exclusion(run, targets, options, notes)
     return _correction(run, targets, recorded, options, notes)
@@ -57,7 +65,7 @@ def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
 def check_record(run: Run, options: PlanOptions) -> None:
     """Refuse where there is no record to correct by; the plan itself is not made."""
     name = _record_of(options)
-    kept = stored_fisher(run).clients if name == "fisher" else _has_contributions(run)
+    kept = stored_fisher(run).recorded if name == "fisher" else _has_contributions(run)
     if run.rounds and not kept:
         raise PfedulError(why_no_record(run, name))
 
@@ -87,7 +95,7 @@ def _who_needs(record: str) -> str:
 
 def _instead(run: Run) -> str:
     """How to forget with what this run keeps; corrections with a caveat come last."""
-    kept = {"fisher": bool(stored_fisher(run).clients), "contributions": _has_contributions(run)}
+    kept = {"fisher": bool(stored_fisher(run).recorded), "contributions": _has_contributions(run)}
     entries = sorted(CORRECTIONS, key=lambda entry: bool(entry.caveat))
     words = [f"--correction {entry.name}, " for entry in entries if kept[entry.record]]
     return (
@@ -145,7 +153,7 @@ def _contributors(run: Run) -> list[str]:
 def _exclusion(
     run: Run, targets: Sequence[str], options: PlanOptions, notes: tuple[str, ...]
 ) -> Plan:
-    parameters = without(run.store, run.clients, targets)
+    parameters = without(run.store, run.clients, targets, run.settings.weighing)
     scores, about_scores = _shown_scores(run, targets)
     layers = run.bench.split.layers
     plan = plan_exclusion(run.shared, parameters, targets, layers, options, scores)
@@ -179,14 +187,29 @@ def _statements(run: Run, options: PlanOptions) -> tuple[str, ...]:
     _, own = CORRECTIONS.parse(options.correction)
     if own.strength < 1 or options.which_layers != "all":
         return (_IN_PART,)
-    since = began_after(run.store)
-    return (_NO_DIRECT_INFLUENCE, *((f"{_SINCE} {since}",) if since else ()))
+    since = began_after(run.store) or 0
+    weighted = AGGREGATIONS.parse(run.settings.aggregation)[0].weighted
+    return (
+        f"{_NO_DIRECT_INFLUENCE if weighted else _NO_VALUE}. {_NOT_COVERED}",
+        *((_SHORTENED,) if was_shortened(run.store.ledger, since) else ()),
+        *((f"{_SINCE} {since}",) if since else ()),
+    )
 
 
 _NO_DIRECT_INFLUENCE = (
     "the corrected shared parameters are a function of the initial tensors and the remaining "
-    "clients' own updates alone: the direct influence of the targets is zero. Not covered: the "
-    "others computed their updates on models that the targets had shaped"
+    "clients' own updates alone: the direct influence of the targets is zero"
+)
+_NO_VALUE = (
+    "no value that the targets sent is left in the corrected shared parameters; but who was cut "
+    "off where depended on the targets' values too, so they are not a function of the remaining "
+    "clients' own updates alone"
+)
+_NOT_COVERED = (
+    "Not covered: the others computed their updates on models that the targets had shaped"
+)
+_SHORTENED = (
+    "updates were shortened to a length that followed those of all clients, the targets included"
 )
 _IN_PART = (
     "with a strength below 1, or not in all layers, a part of the targets' contribution stays in "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pfedul.aggregation.base import Aggregation, Share
+from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors
 
 
@@ -19,9 +21,9 @@ class StreamingMean:
     def __init__(self, like: Tensors) -> None:
         self._like = like
         self._sums: Tensors = {}
-        self.weight = 0
+        self.weight: float = 0
 
-    def add(self, tensors: Tensors, weight: int) -> None:
+    def add(self, tensors: Tensors, weight: float) -> None:
         for name, tensor in tensors.items():
             if not tensor.is_floating_point():
                 self._keep_largest(name, tensor)
@@ -45,7 +47,7 @@ class StreamingMean:
         return means
 
 
-def _add_weighted(total: Tensor, tensor: Tensor, weight: int) -> None:
+def _add_weighted(total: Tensor, tensor: Tensor, weight: float) -> None:
     """total += weight * tensor, converted to double precision piece by piece.
 
     In pieces that stay in the processor's cache this takes less than half the time
@@ -60,3 +62,34 @@ def _add_weighted(total: Tensor, tensor: Tensor, weight: int) -> None:
 
 
 _PIECE = 1 << 15
+
+
+class WeightedMean:
+    """The mean of a round, weighted by samples: McMahan et al. 2017 (arXiv 1602.05629)."""
+
+    noise: Tensors
+
+    def __init__(self, like: Tensors) -> None:
+        self._mean = StreamingMean(like)
+        self._weights: dict[str, float] = {}
+        self.noise = {}
+
+    def add(self, client: str, tensors: Tensors, weight: float) -> None:
+        self._mean.add(tensors, weight)
+        self._weights[client] = weight
+
+    def result(self) -> Tensors:
+        return self._mean.result()
+
+    def share(self, client: str) -> Share:
+        return self._weights[client] / self._mean.weight
+
+
+MEAN = Aggregation(
+    name="mean",
+    summary="the mean, weighted by samples",
+    options=NoOptions,
+    start=lambda _options, shared: WeightedMean(shared),
+    memory="one sum in double precision",
+    weighted=True,
+)
