@@ -15,6 +15,7 @@ from typing import Any
 import tomli_w
 
 from pfedul.aggregation import AGGREGATIONS
+from pfedul.aggregation.combinations import check_combination
 from pfedul.aggregation.weights import Weighing
 from pfedul.base.device import DEVICES, PRECISIONS
 from pfedul.base.options import check_options, option, option_name, refuse_unknown
@@ -134,6 +135,22 @@ class Settings:
         registry=AGGREGATIONS,
         newer=True,
     )
+    dp_clip: float | None = option(
+        None,
+        "DP-FedAvg, with --dp-noise: shorten every update to this length, and let clients take "
+        "part by chance.",
+        above=0,
+        newer=True,
+    )
+    dp_noise: float = option(
+        0.0,
+        "DP-FedAvg: standard deviation of the noise on the sum of updates, in units of --dp-clip.",
+        at_least=0,
+        newer=True,
+    )
+    dp_delta: float = option(
+        1e-5, "DP-FedAvg: the delta that epsilon is given for.", above=0, below=1, later=True
+    )
     record: str = option(
         "fisher+contributions",
         "What the server keeps so that a client can be forgotten: records, or methods for those "
@@ -184,7 +201,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_options(self, also_allowed=(OWN,))
         object.__setattr__(self, "record", canonical_records(self.record))
-        _check_aggregation(self)
+        check_combination(self)
 
     @property
     def records(self) -> list[str]:
@@ -214,7 +231,7 @@ class Settings:
     def weighing(self) -> Weighing:
         """How much each client of a round counts."""
         weighted = AGGREGATIONS.parse(self.aggregation)[0].weighted
-        return Weighing(self.max_weight, equal=not weighted)
+        return Weighing(self.max_weight, equal=not weighted or self.dp_clip is not None)
 
     def rate(self, number: int) -> float | None:
         """The learning rate of a round where it differs from `lr`; after the last it stays."""
@@ -222,23 +239,6 @@ class Settings:
             return None
         last = max(1, self.rounds)
         return self.lr * cosine(min(number, last) - 1, last)
-
-
-def _check_aggregation(settings: Settings) -> None:
-    """Refuse what an aggregation that is no weighted mean cannot have."""
-    if AGGREGATIONS.parse(settings.aggregation)[0].weighted:
-        return
-    if settings.max_weight < 1:
-        raise PfedulError(
-            f"With --aggregation {settings.aggregation} every client counts alike, so --max-weight "
-            "decides nothing; leave it out."
-        )
-    odd = [name for name in settings.records if name in {"sums", "psi"}]
-    if odd:
-        raise PfedulError(
-            f"The record {odd[0]} is about weighted means, and --aggregation "
-            f"{settings.aggregation} is none; leave the record or the aggregation out."
-        )
 
 
 def from_mapping(values: dict[str, Any], source: str) -> Settings:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pfedul.aggregation.accountant import epsilon
 from pfedul.base.tensorfile import read_file
 from pfedul.records import RECORDS, record_names
 from pfedul.records.base import Extent, kind_of
@@ -43,11 +44,49 @@ def read_status(path: Path) -> dict[str, Any]:
             "requests": [_request(request, ledger) for request in read_requests(ledger)],
             "audits": [_audit(audit) for audit in read_audits(ledger)],
             "refused": tables.refusals(ledger),
+            "privacy": _privacy(settings, len(loss)),
             **_nodes(ledger, path),
             "cost": tables.time_spent(ledger),
             "bytes": folder_size(path),
             "records": _records(path, settings, ledger),
         }
+
+
+def _privacy(settings: Settings, rounds: int) -> dict[str, Any] | None:
+    """Differential privacy of the rounds so far; None for a run without it.
+
+    Epsilon is null where the accountant is not installed.
+    """
+    if settings.dp_clip is None:
+        return None
+    noise, rate, delta = settings.dp_noise, settings.participation, settings.dp_delta
+    return {
+        "epsilon": epsilon(noise, rate, rounds, delta) if rounds else 0.0,
+        "delta": delta,
+        "rounds": rounds,
+        "clip": settings.dp_clip,
+        "noise": noise,
+        "rate": rate,
+    }
+
+
+def privacy_words(privacy: Mapping[str, Any]) -> str:
+    """Epsilon, what it is about, and what it is not about."""
+    size = privacy["epsilon"]
+    words = (
+        "epsilon not known (pip install 'pfedul[dp]')" if size is None else f"epsilon {size:.3g}"
+    )
+    return (
+        f"{words} at delta {privacy['delta']:g}, for the shared tensors of {privacy['rounds']} "
+        f"rounds (clip {privacy['clip']:g}, noise {privacy['noise']:g}, each client with "
+        f"probability {privacy['rate']:g}). {NOT_PRIVATE}"
+    )
+
+
+NOT_PRIVATE = (
+    "Not covered: personal parts, records and updates as the server has them, numbers of samples, "
+    "evaluations, and removals, whose correction, repair and recalibration have no noise."
+)
 
 
 def _request(item: Request, ledger: Ledger) -> dict[str, Any]:

@@ -154,6 +154,41 @@ def test_no_stranger_can_stop_a_run(key, value, tmp_path, operate, grid):
         operate("admit", client="c3")
 
 
+def claiming(count):
+    def lie(kind, content):
+        if kind != "query.hello":
+            return content
+        return pack_words("hello", {**open_words("hello", content), "train_samples": count})
+
+    return lie
+
+
+def test_a_node_cannot_take_over_by_the_samples_that_it_declares(operate, grid, tmp_path):
+    """Finding H4: 2^31-1 declared samples made a node's upload the shared tensors."""
+    grid.of("c1").spoil = claiming(2**31 - 1)
+    with pytest.raises(PfedulError, match="2,147,483,647 training samples, and the median is 24"):
+        operate("train")
+    grid.add("c3", tmp_path / "other")
+    operate("train")
+    names = rows(operate, "SELECT client FROM clients ORDER BY client")
+    assert names == [("c0",), ("c2",), ("c3",)]
+
+
+def test_the_operator_can_bound_the_samples_of_a_node(operate, grid):
+    grid.of("c1").spoil = claiming(2400)
+    with pytest.raises(PfedulError, match="--max-samples is 100; if that is true, give a higher"):
+        operate("train", max_samples=100)
+
+
+def test_a_newcomer_cannot_take_over_either(operate, grid, tmp_path):
+    operate("train", rounds=1)
+    grid.add("c3", tmp_path / "stranger").spoil = claiming(10**6)
+    with pytest.raises(PfedulError):
+        operate("admit", client="c3")
+    ((reason,),) = rows(operate, "SELECT reason FROM strangers")
+    assert "1,000,000 training samples, and the median is 24" in reason
+
+
 def test_a_name_that_two_strangers_claim_goes_to_neither(tmp_path, operate, grid):
     operate("train")
     for key in ("honest", "thief"):

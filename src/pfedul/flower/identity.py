@@ -10,8 +10,9 @@ asked to erase its own folder until it confirms that it has.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median_low
 from typing import Any
 
 from flwr.app import Message, RecordDict
@@ -122,6 +123,27 @@ def _count(value: object) -> int:
     return value
 
 
+def believed(claim: Introduced | str, counts: Sequence[int], most: int | None) -> Introduced | str:
+    """The introduction, or why its number of samples, its weight in every mean, is not believed.
+
+    `counts` are those of everybody, `most` the operator's bound.
+    """
+    if isinstance(claim, str):
+        return claim
+    count, usual = claim.member.train_samples, median_low([*counts, claim.member.train_samples])
+    if count <= (most or FAR * usual):
+        return claim
+    return (
+        f"it says that it has {count:,} training samples, and "
+        + (f"--max-samples is {most:,}" if most else f"the median is {usual:,}")
+        + "; if that is true, give a higher --max-samples"
+    )
+
+
+FAR = 100
+"""A node with so many times the median of samples is taken only if the operator says so."""
+
+
 def meet_strangers(server: FlowerServer, federation: Federation) -> list[Introduced]:
     """Ask nodes that are bound to no client who they are; returns those that claim a free name.
 
@@ -133,6 +155,9 @@ def meet_strangers(server: FlowerServer, federation: Federation) -> list[Introdu
     known = {*bound.values(), *barred_keys(ledger)}
     nodes = {key: node for key, node in online_nodes(server.grid).items() if key not in known}
     claims, rows = ask_who(server, federation.settings, nodes)
+    counts = [member.train_samples for member in federation.members.values()]
+    most = federation.settings.max_samples
+    claims = {key: believed(claim, counts, most) for key, claim in claims.items()}
     for key, claim in claims.items():
         name, reason = _refusal(claim, bound)
         rows.append(stranger_row(key, name, reason))

@@ -17,7 +17,7 @@ from pfedul.data.checks import check_ids
 from pfedul.engine.flower.grid import FlowerEngine, Traffic
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
-from pfedul.flower.identity import FlowerServer, Introduced, ask_who, online_nodes
+from pfedul.flower.identity import FlowerServer, Introduced, ask_who, believed, online_nodes
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import assemble_at_server, check_clients
 from pfedul.run.layouts import check_same_tensors
@@ -167,6 +167,7 @@ def _gather(server: FlowerServer, settings: Settings) -> tuple[list[Introduced],
         claims, traffic = ask_who(server, settings, new)
         rows += traffic
         refused += _sort_claims(server, claims, found)
+        refused += _drop_unbelievable(server, found, settings)
         if len(found) >= wanted:
             chosen = [found[client] for client in sorted(found)[:wanted]]
             check_ids([node.member.client for node in chosen])
@@ -189,6 +190,18 @@ def _sort_claims(
         refused.append(taken if isinstance(claim, Introduced) else claim)
         server.tell(f"The node {key[:12]} gets nothing: {refused[-1]}.")
     return refused
+
+
+def _drop_unbelievable(
+    server: FlowerServer, found: dict[str, Introduced], settings: Settings
+) -> list[str]:
+    """Take out nodes whose numbers of samples are far from all others'; returns why."""
+    counts = [node.member.train_samples for node in found.values()]
+    claims = {name: believed(node, counts, settings.max_samples) for name, node in found.items()}
+    refused = {name: claim for name, claim in claims.items() if isinstance(claim, str)}
+    for client, reason in refused.items():
+        server.tell(f"The node {found.pop(client).key[:12]} gets nothing: {reason}.")
+    return list(refused.values())
 
 
 def _too_few(server: FlowerServer, found: int, wanted: int, refused: Sequence[str]) -> str:

@@ -134,9 +134,11 @@ def _factors(
         return dict.fromkeys(clients, _by_value(store, clients, targets))
     members = read_members(store.ledger)
     everybody = {client: member.train_samples for client, member in members.items()}
-    rounds = participation(store.ledger, began_after(store) or 0)
-    # Who only took part in repair: by everybody's samples
+    # Of who only took part in repair, and of all where every client could have taken part
     alone = rescaling([everybody], targets, weighing)
+    if weighing.equal:
+        return alone
+    rounds = participation(store.ledger, began_after(store) or 0)
     return alone | rescaling(rounds, targets, weighing)
 
 

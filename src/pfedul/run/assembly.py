@@ -25,6 +25,7 @@ from pfedul.models import model_factory
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.augmentation import fits
 from pfedul.protocol import Workbench
+from pfedul.run.privacy import refuse_statistics
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
 
@@ -91,6 +92,7 @@ def assemble_at_server(
     model = build()
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
+    refuse_statistics(settings, split)
     training, seed = settings.training, settings.seed
     bench = Workbench(build, split, head, personalization, options, training, {}, seed)
     return replace(bench, device=settings.device, precision=settings.precision)

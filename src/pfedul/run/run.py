@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from pfedul.aggregation import AGGREGATIONS
+from pfedul.aggregation.base import Aggregate
 from pfedul.base.tensors import Tensors, norm
 from pfedul.clusters.layout import ClusteredEngine, read_clusters
 from pfedul.data import ClientData
@@ -34,6 +35,7 @@ from pfedul.protocol import (
 )
 from pfedul.run.personal import InRunFolder, WithClients
 from pfedul.run.planted import planted_among
+from pfedul.run.privacy import noisy_mean
 from pfedul.server.checks import Rules, check_figures
 from pfedul.server.round import Ask, ask_clients
 from pfedul.server.shortening import allowed_length
@@ -167,8 +169,7 @@ class Run:
 
     def rules(self) -> Rules:
         """What a reply of a round must look like."""
-        place = self.personal_place
-        entry, options = AGGREGATIONS.parse(self.settings.aggregation)
+        place, private = self.personal_place, self.settings.dp_clip is not None
         return Rules(
             shared=self.clusters.view(self.shared, 1),
             personal=place.layout(self.clients),
@@ -176,17 +177,25 @@ class Run:
             samples={name: member.train_samples for name, member in self.members.items()},
             held=place.at_clients and bool(self.bench.split.personal),
             max_update_norm=self.settings.max_update_norm,
-            min_replies=self.settings.min_replies,
+            min_replies=0 if private else self.settings.min_replies,
             limit=self.longest_update(),
             weighing=self.settings.weighing,
-            start=partial(entry.start, options),
+            start=self._aggregate(),
         )
+
+    def _aggregate(self) -> Callable[[Tensors], Aggregate]:
+        """What begins the aggregate of the next round."""
+        settings, split = self.settings, self.bench.split
+        if settings.dp_clip is not None:
+            return noisy_mean(self.store, settings, split, len(self.members), self.rounds + 1)
+        entry, options = AGGREGATIONS.parse(settings.aggregation)
+        return partial(entry.start, options)
 
     def longest_update(self) -> float | None:
         """The length to which updates of the next round are shortened; None: any is taken."""
         multiple = self.settings.clip_updates
-        if not multiple:
-            return None
+        if self.settings.dp_clip is not None or not multiple:
+            return self.settings.dp_clip
         view = self.clusters.view(self.shared, 1)
         size = norm({name: view[name] for name in self.bench.split.parameters})
         return allowed_length(multiple, [x for one in self.lengths.values() for x in one], size)

@@ -11,6 +11,7 @@ from pfedul.errors import PfedulError
 from pfedul.protocol import Reply, RoundResult
 from pfedul.records.base import Keeping
 from pfedul.records.recording import RoundRecorder
+from pfedul.run.privacy import sampled
 from pfedul.run.run import Run
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
 from pfedul.settings import merge, write_toml
@@ -123,6 +124,8 @@ def _one_round(run: Run, report: OnProgress, evaluated: bool) -> None:
 def participants(run: Run, number: int) -> list[str]:
     """Who takes part in a round: the same share of each cluster."""
     share, seed = run.settings.participation, run.settings.seed
+    if run.settings.dp_clip is not None:
+        return sampled(run.store, run.clients, share, number)
     groups = run.clusters.groups(run.clients).values()
     return sorted(c for group in groups for c in choose_clients(group, share, seed, number))
 

@@ -137,8 +137,8 @@ def run_round(
             aggregate.add(reply.client, reply.shared, weights[reply.client])
             keep(reply)
             result.accepted.append(_accepted(reply, norm))
-    if len(result.accepted) < max(1, rules.min_replies):
-        raise TooFewReplies(number, len(order), result.refused, max(1, rules.min_replies))
+    if len(result.accepted) < rules.min_replies:
+        raise TooFewReplies(number, len(order), result.refused, rules.min_replies)
     result.shared, result.noise = aggregate.result(), aggregate.noise
     result.shares = {item.client: aggregate.share(item.client) for item in result.accepted}
     if not all(is_finite(tensor) for tensor in result.shared.values()):

@@ -11,6 +11,7 @@ from pfedul.base.text import human_bytes
 from pfedul.evaluation import Evaluation
 from pfedul.report.material import Json
 from pfedul.run.training import Progress
+from pfedul.status import privacy_words
 from pfedul.store.tables import SHORTENED
 from pfedul.terminal.console import ProgressLog, line, progress_bar, table
 
@@ -71,6 +72,8 @@ def print_status(status: Json) -> None:
     _print_curve("accuracy", [point["mean"] for point in status["accuracy"]], "{:.1%}")
     _print_accuracy_now(status)
     _print_curve("loss", [point["loss"] for point in status["loss"]], "{:.3f}")
+    if status["privacy"]:
+        line(f"privacy   {privacy_words(status['privacy'])}")
     _print_cost(status["cost"])
     _print_sizes(status)
     for request in status["requests"]:

@@ -8,6 +8,7 @@ from typing import Any
 from pfedul.base.text import human_bytes, joined, moment, number, sentence
 from pfedul.report.blocks import Block, Code, FactList, Heading, Items, Section, Table, Text
 from pfedul.report.material import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, Material
+from pfedul.status import privacy_words
 
 
 def request_section(material: Material) -> Section:
@@ -15,7 +16,7 @@ def request_section(material: Material) -> Section:
     blocks = [
         *(_asked(material), _options(material.options)),
         *(Heading("Is the evidence about these tensors?"), *_application(material)),
-        *(_hashes(material), *_erased(material)),
+        *(_hashes(material), *_erased(material), *_privacy(material)),
         *(Heading("Notes"), _notes(material)),
     ]
     return Section.of("request", "The request", blocks)
@@ -48,6 +49,12 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value is None else str(value)
+
+
+def _privacy(material: Material) -> list[Block]:
+    """Differential privacy of the run's rounds, if it has any."""
+    privacy = material.run.get("privacy")
+    return [Heading("Differential privacy"), Text(privacy_words(privacy))] if privacy else []
 
 
 def _hashes(material: Material) -> FactList:
