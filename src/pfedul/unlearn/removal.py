@@ -16,7 +16,7 @@ from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors, same_tensors
 from pfedul.base.text import without_names
 from pfedul.base.threads import one_thread
-from pfedul.errors import NothingChanged, PfedulError, TransientError
+from pfedul.errors import MethodFailed, NothingChanged, PfedulError, TransientError
 from pfedul.protocol import OnStage
 from pfedul.run.retrained import cpu_to_retrain
 from pfedul.run.run import Run
