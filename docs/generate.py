@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pfedul.aggregation import AGGREGATIONS
 from pfedul.cli import main
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.experiments import EXPERIMENTS
@@ -67,6 +68,7 @@ def choices_page() -> str:
         "Partitions": choice_rows(PARTITIONS),
         "Models": choice_rows(MODELS),
         "Personalisations": choice_rows(PERSONALIZATIONS, PERSONALIZATION),
+        "Aggregations": choice_rows(AGGREGATIONS, ("name", "summary", "options", "memory")),
         "Corrections": choice_rows(CORRECTIONS),
         "Records": record_rows(),
     }
