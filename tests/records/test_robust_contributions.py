@@ -80,7 +80,7 @@ def test_where_the_target_alone_was_cut_off_nothing_is_rescaled(tmp_path):
 
 @pytest.mark.parametrize("record", ["sums", "psi"])
 def test_records_of_weighted_means_are_refused(record, tmp_path):
-    with pytest.raises(PfedulError, match=f"The record {record} is about weighted means"):
+    with pytest.raises(PfedulError, match=f"no weighted mean, which the record {record} is about"):
         run(tmp_path / "run", aggregation="median", record=record)
 
 

@@ -106,7 +106,7 @@ def test_status_and_report_say_epsilon_and_what_it_leaves_out(tmp_path):
         federation.train()
         federation.forget(TARGET, repair_rounds=0, allow_unchanged=True)
     page = tmp_path / "page.md"
-    write_report(run, "markdown", output=page)
+    write_report(run, "md", output=page)
     privacy = read_status(run)["privacy"]
     assert privacy["epsilon"] == epsilon(1.0, 0.5, 6, 1e-5)
     words = privacy_words(privacy)

@@ -67,20 +67,20 @@ def run(request, tmp_path_factory):
     return folder
 
 
-def figures(federation, shared):
+def figures(federation, shared, data):
     """How often the trigger works on others' samples, and their accuracy without it."""
     trigger = parse_backdoor(BACKDOOR)
-    model, bench = federation.bench.build_model(), federation.bench
+    model = federation.bench.build_model()
     model.load_state_dict(shared)
     model.eval()
-    value = trigger_value(bench.data[ATTACKER].train)
+    value = trigger_value(data[ATTACKER].train)
     hits, right = [], []
-    for client, data in bench.data.items():
+    for client, parts in data.items():
         if client == ATTACKER:
             continue
         with torch.no_grad():
-            right.append(model(data.test.x).argmax(1) == data.test.y)
-            marked = triggered(data.test, trigger, value)
+            right.append(model(parts.test.x).argmax(1) == parts.test.y)
+            marked = triggered(parts.test, trigger, value)
             others = marked.y != trigger.label
             hits.append(model(marked.x[others]).argmax(1) == trigger.label)
     return float(torch.cat(hits).float().mean()), float(torch.cat(right).float().mean())
@@ -90,19 +90,20 @@ def corrected(run, **options):
     """Figures of the shared tensors that a plan would leave."""
     with Federation.open(run) as federation:
         plan = federation.plan(ATTACKER, **options)
-        return figures(federation, plan.apply(federation.shared))
+        return figures(federation, plan.apply(federation.shared), federation.bench.data)
 
 
 def forgotten(run, folder, **options):
     """Figures after a whole removal."""
     with Federation.open(shutil.copytree(run, folder)) as federation:
+        data = federation.bench.data
         federation.forget(ATTACKER, **options)
-        return figures(federation, federation.shared)
+        return figures(federation, federation.shared, data)
 
 
 def test_the_default_removal_ends_at_the_level_of_retraining(run, tmp_path):
     with Federation.open(run) as federation:
-        before, _ = figures(federation, federation.shared)
+        before, _ = figures(federation, federation.shared, federation.bench.data)
     oracle, _ = forgotten(run, tmp_path / "oracle", method="retrain")
     after, accuracy = forgotten(run, tmp_path / "run")
     assert before > 0.9
