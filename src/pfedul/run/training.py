@@ -23,6 +23,7 @@ from pfedul.store.tables import (
     clients_seen,
     evaluation_rows,
     last_round,
+    recent_lengths,
     refusal_rows,
     round_rows,
 )
@@ -172,6 +173,7 @@ def _keep(run: Run, rows: Sequence[Statement]) -> None:
         run.store.keep(rows)
     except BaseException:
         run.shared, run.rounds = run.store.read(SHARED_FILE), last_round(run.store.ledger)
+        run.lengths = recent_lengths(run.store.ledger)
         raise
 
 
