@@ -17,8 +17,8 @@ SRC = Path(__file__).parents[1] / "src"
 FLOORS = (
     *("version", "errors", "base", "aggregation", "split", "adapters", "data", "models"),
     *("personalization", "evaluation", "protocol", "store", "records", "clusters", "settings"),
-    *("client", "server", "engine", "run", "unlearn", "audit", "status", "report", "compare"),
-    *("experiments", "federation", "flower", "terminal", "cli"),
+    *("client", "server", "engine", "run", "unlearn", "audit", "status", "proof", "report"),
+    *("compare", "experiments", "federation", "flower", "terminal", "cli"),
 )
 DOORS = ("pfedul", "pfedul.__main__")
 """The package's own door and `python -m pfedul`: on top of everything."""

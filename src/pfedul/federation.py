@@ -16,6 +16,7 @@ from pfedul.run.training import OnProgress, train
 from pfedul.run.training import Progress as Progress
 from pfedul.store.audits import Audit
 from pfedul.store.tables import evaluation_rows
+from pfedul.unlearn.asked import Asked
 from pfedul.unlearn.inspection import exact_scores, plan_of, score_table
 from pfedul.unlearn.methods import client_work, with_records_of_methods
 from pfedul.unlearn.options import ForgetOptions
@@ -105,6 +106,9 @@ class Federation(Run):
         away: Sequence[str] = (),
         audit: bool = True,
         on_stage: OnStage | None = None,
+        by: str | None = None,
+        ground: str | None = None,
+        due: str | None = None,
         **options: Any,
     ) -> Outcome:
         """Forget these clients: correct the shared layers, erase, let the others recalibrate.
@@ -113,6 +117,8 @@ class Federation(Run):
         Clients in `away` recalibrate later (`recalibrate`). If it is interrupted, the request
         is pending and no tensor is changed; asking again finishes it. With `audit`, what was
         forgotten is measured as well, where the targets' samples allow it (docs/audit.md).
+        `by`, `ground` and `due` (YYYY-MM-DD) say who asks for it, and are kept with the request.
+        Asking again for what is done returns the outcome.
         """
         self.store.require_writing()
         examine: Examine | None = None
@@ -121,7 +127,8 @@ class Federation(Run):
             from pfedul.audit.instant import Witness
 
             examine = Witness
-        return forget(self, targets, ForgetOptions(**options), away, on_stage, examine)
+        asked = Asked(by, ground, due).as_json()
+        return forget(self, targets, ForgetOptions(**options), away, on_stage, examine, asked)
 
     def rehearse(
         self,

@@ -11,12 +11,14 @@ from typing import Any
 from torch import Tensor
 
 from pfedul.aggregation.accountant import epsilon
+from pfedul.base.keys import fingerprint
 from pfedul.base.tensorfile import read_file
 from pfedul.records import RECORDS, record_names
 from pfedul.records.base import Extent, kind_of
 from pfedul.settings import Settings, read_settings
 from pfedul.store import paths
 from pfedul.store import status_tables as tables
+from pfedul.store.attested import differences_from_chain, read_chain
 from pfedul.store.audits import Audit, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
@@ -43,6 +45,7 @@ def read_status(path: Path) -> dict[str, Any]:
             "accuracy_now": tables.current_accuracy(ledger),
             "requests": [_request(request, ledger) for request in read_requests(ledger)],
             "audits": [_audit(audit) for audit in read_audits(ledger)],
+            "chain": _chain(ledger),
             "refused": tables.refusals(ledger),
             "privacy": _privacy(settings, len(loss)),
             **_nodes(ledger, path),
@@ -95,9 +98,24 @@ def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
         "targets": list(item.targets),
         "asked_at": item.asked_at,
         "status": item.status,
+        "asked": item.asked,
+        "ending": item.ending,
         "not_recalibrated": not_recalibrated(ledger, item),
         "erased_at_client": erased_at_client(ledger, item),
         "audit": _own_audit(item.outcome),
+    }
+
+
+def _chain(ledger: Ledger) -> dict[str, Any] | None:
+    """The head of the chain of evidence, who signed it, and what is not as it was signed."""
+    chain = read_chain(ledger)
+    if not chain:
+        return None
+    return {
+        "entries": len(chain),
+        "head": chain[-1].hash,
+        "signer": fingerprint(chain[-1].public_key),
+        "wrong": differences_from_chain(ledger),
     }
 
 

@@ -230,9 +230,17 @@ def test_training_goes_on_without_the_target(run, ids):
     succeed("forget", run, "--client", ids[0])
     succeed("train", run, "--rounds", "3")
     assert [row["client"] for row in read("status", run)["clients"]] == ids[1:]
-    assert f"The client '{ids[0]}' was already forgotten" in refuse(
-        "forget", run, "--client", ids[0]
-    )
+
+
+def test_asked_for_again_it_shows_the_outcome_and_changes_nothing(run, ids):
+    words = ("--by", "case 17", "--ground", "GDPR Art. 17(1)(b)", "--due", "2030-01-31")
+    first = read("forget", run, "--client", ids[0], *words)
+    before = tensor_digests(run)
+    assert read("forget", run, "--client", ids[0]) == first
+    assert "nothing was done again" in succeed("forget", run, "--client", ids[0])
+    assert tensor_digests(run) == before
+    asked = "asked for by case 17 on the ground of GDPR Art. 17(1)(b), due 2030-01-31"
+    assert asked in succeed("status", run)
 
 
 def test_clients_that_were_away_recalibrate_later(run, ids):

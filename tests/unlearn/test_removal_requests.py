@@ -1,6 +1,7 @@
 """Removal requests on a run: several targets, one after another, refusals, determinism."""
 
 import json
+from datetime import date
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.errors import MethodFailed, NothingChanged
 from pfedul.store.requests import read_requests
+from pfedul.unlearn.asked import month_after
 from pfedul.unlearn.pfedul.scores import layer_scores
 
 STRONG = {"correction": "trust-region:clip=0.3"}
@@ -247,18 +249,41 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(targets, options, sentenc
     assert state(start) == before
 
 
-def test_a_client_cannot_be_forgotten_twice(run):
+def test_asking_again_for_what_is_done_returns_the_outcome(run):
     with deep_again(run) as federation:
-        federation.forget(TARGET)
+        first = federation.forget(TARGET, by="case 17", ground="Art. 17(1)(b)", due="2030-01-31")
     before = state(run)
     with deep_again(run) as federation:
+        again = federation.forget(TARGET, by="somebody else")
+        assert again == first
+        assert again.asked == {"by": "case 17", "ground": "Art. 17(1)(b)", "due": "2030-01-31"}
         with pytest.raises(PfedulError, match="'c1' was already forgotten \\(request 1, "):
-            federation.forget(TARGET)
-        with pytest.raises(PfedulError, match="already forgotten"):
             federation.plan(TARGET)
         with pytest.raises(PfedulError, match="already forgotten"):
             federation.forget("c0", TARGET)
     assert state(run) == before
+
+
+def test_a_request_is_due_a_month_later_and_an_interrupted_one_keeps_who_asked(run):
+    def interrupt(_stage, done, _of):
+        if done:
+            raise KeyboardInterrupt
+
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, by="case 17", on_stage=interrupt)
+        (pending,) = read_requests(federation.store.ledger)
+        assert federation.forget(TARGET, by="case 18").asked == pending.asked
+    assert pending.asked["by"] == "case 17"
+    assert (
+        pending.asked["due"] == month_after(date.fromisoformat(pending.asked_at[:10])).isoformat()
+    )
+
+
+@pytest.mark.parametrize("asked", [{"due": "soon"}, {"by": "a\nb"}, {"ground": 501 * "x"}])
+def test_who_asks_is_one_line_and_the_due_date_a_date(asked, run):
+    with deep_again(run) as federation, pytest.raises(PfedulError):
+        federation.forget(TARGET, **asked)
 
 
 def test_the_last_client_cannot_be_forgotten(run):

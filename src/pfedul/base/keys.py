@@ -26,16 +26,20 @@ def usual_key_file() -> Path:
     return Path(configuration).expanduser() / "pfedul" / "operator.key"
 
 
+def chosen_key_file() -> Path:
+    """Where the key is that signs."""
+    chosen = os.environ.get(KEY_VARIABLE)
+    return Path(chosen).expanduser() if chosen else usual_key_file()
+
+
 def operator_key() -> Ed25519PrivateKey:
     """The key that was chosen, or that of this user, which is made at the first call."""
-    chosen = os.environ.get(KEY_VARIABLE)
-    if chosen is None:
-        return make_key(usual_key_file())
-    if not Path(chosen).is_file():
-        raise PfedulError(
-            f"There is no key at {chosen}; make one with 'pfedul --key {chosen} key'."
-        )
-    return read_key(Path(chosen))
+    file = chosen_key_file()
+    if file == usual_key_file():
+        return make_key(file)
+    if not file.is_file():
+        raise PfedulError(f"There is no key at {file}; make one with 'pfedul --key {file} key'.")
+    return read_key(file)
 
 
 def make_key(path: Path) -> Ed25519PrivateKey:

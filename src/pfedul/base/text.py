@@ -196,3 +196,14 @@ def without_names(text: str, names: Iterable[str]) -> str:
     longest_first = sorted(names, key=len, reverse=True)
     pattern = "|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in longest_first)
     return re.sub(pattern, "a client", text) if pattern else text
+
+
+def asked_words(asked: Mapping[str, Any]) -> str:
+    """Who asked for a removal, on what ground, and when it was due.
+
+    >>> asked_words({"by": "case 17", "due": "2026-12-19"})
+    'asked for by case 17, due 2026-12-19'
+    """
+    by = f"asked for by {asked['by']}" if asked.get("by") else "who asked for it is not known"
+    ground = f" on the ground of {asked['ground']}" if asked.get("ground") else ""
+    return f"{by}{ground}, due {asked['due']}"

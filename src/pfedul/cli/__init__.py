@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from typing import Any
 
 import click
 
+from pfedul.base.keys import KEY_VARIABLE
 from pfedul.base.text import visible
-from pfedul.cli import choices, compare, deploy, evidence, forget, reproduce, train
+from pfedul.cli import choices, compare, deploy, evidence, forget, proof, reproduce, train
 from pfedul.cli.parts import INTERRUPTED
 from pfedul.errors import OutOfMemory, PfedulError
 from pfedul.terminal.console import replace_unprintable
@@ -28,6 +30,9 @@ COMMANDS = (
     evidence.rehearse,
     evidence.audit,
     evidence.report,
+    proof.certificate,
+    proof.verify,
+    proof.key,
     compare.compare,
     reproduce.reproduce,
     choices.datasets,
@@ -74,8 +79,15 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 @click.group(cls=Commands)
 @click.version_option(__version__, package_name="pfedul")
-def main() -> None:
+@click.option(
+    "--key",
+    metavar="FILE",
+    help="The key that signs, in place of your own ('pfedul key').  [env: PFEDUL_KEY]",
+)
+def main(key: str | None) -> None:
     """Train a personalised federation, forget a client, prove it."""
+    if key is not None:
+        os.environ[KEY_VARIABLE] = key  # also for processes that this one starts
 
 
 for command in COMMANDS:

@@ -18,10 +18,12 @@ from pfedul.report.material import applies
 from pfedul.report.sections.layers import save_plan, save_score_map
 from pfedul.store.audits import best_audit, read_audits
 from pfedul.store.copies import obsolete_folders
+from pfedul.store.requests import already_done
 from pfedul.terminal import removal
 from pfedul.terminal.audit import print_carried_over, print_own_evidence
 from pfedul.terminal.choices import method_row, print_method
 from pfedul.terminal.console import line, waiting
+from pfedul.unlearn.asked import Asked
 from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.erasure import files_to_erase
 from pfedul.unlearn.methods import METHODS
@@ -104,6 +106,7 @@ def _agreement(exact: list[float], recorded: list[float]) -> float | None:
 @command("pfedul forget runs/digits --client client-03")
 @parts.client_options
 @parts.options_of(ForgetOptions)
+@parts.options_of(Asked)
 @parts.away_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
@@ -117,20 +120,24 @@ def forget(
     yes: bool,
     no_audit: bool,
     data_root: str | None,
+    by: str | None,
+    ground: str | None,
+    due: str | None,
     **options: Any,
 ) -> Output:
     """Forget clients: correct the shared layers that they shaped, erase all that was theirs.
 
     The remaining clients then refit their personal parts locally. What was forgotten is
     measured on the clients' samples, before they are erased. Interrupted, it is finished by
-    calling it again.
+    calling it again. Called once more after that, it shows the outcome and changes nothing.
     """
     with parts.opened(run, data_root) as federation:
         if dry_run:
             return _dry_run(federation, clients, away, parts.given(options))
-        _confirm(federation, clients, yes)
+        done = already_done(federation.store.ledger, clients, federation.clients)
+        _confirm(federation, clients, yes or done is not None)
         with removal.stage_bars() as on_stage:
-            chosen = parts.given(options)
+            chosen = parts.given({**options, "by": by, "ground": ground, "due": due})
             outcome = federation.forget(
                 *clients, away=away, audit=not no_audit, on_stage=on_stage, **chosen
             )
@@ -140,6 +147,8 @@ def forget(
     carried_over = applies(result, audit)
 
     def show() -> None:
+        if done is not None:
+            line("This was done before; nothing was done again.")
         removal.print_outcome(result)
         if result["audit"] is not None:
             print_own_evidence(result["audit"])

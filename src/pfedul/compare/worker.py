@@ -31,7 +31,7 @@ from pfedul.store.copies import copy_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.store import Store
-from pfedul.unlearn.outcome import Outcome, read_outcome
+from pfedul.unlearn.outcome import Outcome
 from pfedul.unlearn.removal import forget
 
 
@@ -119,12 +119,7 @@ def _method_of(place: Path) -> str | None:
 
 
 def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
-    targets, done = task.common.targets, requests.forgotten(branch.store.ledger)
-    if all(target in done for target in targets):
-        last = done[targets[0]]
-        if last.status == requests.DONE:
-            return read_outcome(branch.store.ledger, last)
-    return forget(branch, targets, task.options, on_stage=on_stage, examine=Witness)
+    return forget(branch, task.common.targets, task.options, on_stage=on_stage, examine=Witness)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pfedul.status import read_status
 from pfedul.store.audits import Audit, best_audit, differences, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE
+from pfedul.store.paths import LEDGER_FILE, SETTINGS_FILE, certificate_file
 from pfedul.store.requests import DONE, Request, read_requests
 from pfedul.unlearn.outcome import read_outcome
 
@@ -34,6 +34,9 @@ def read_material(run: Path, number: int | None = None) -> dict[str, Any]:
         request = done_request(ledger, number)
         outcome = None if request is None else read_outcome(ledger, request).as_json()
         audits = read_audits(ledger)
+    if outcome is not None:
+        name = certificate_file(outcome["request"])
+        outcome["certificate"] = name if (run / name).is_file() else None
     newest = audits[-1] if audits else None
     audit = newest if outcome is None else best_audit(audits, outcome)
     evidence, holds = _evidence(outcome, audit)

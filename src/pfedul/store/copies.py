@@ -29,7 +29,7 @@ COPY, TWIN_COPY = "copy", "unlearned twin"
 
 
 _NOT_COPIED = {
-    *(paths.ORACLES, paths.REHEARSAL, paths.COMPARISONS, paths.REPORTS),
+    *(paths.ORACLES, paths.REHEARSAL, paths.COMPARISONS, paths.REPORTS, paths.CERTIFICATES),
     *(paths.STAGING, paths.DEPLOYMENT, paths.UNLEARNING, paths.LOCK_FILE, paths.ORACLES_AT),
 }
 

@@ -30,6 +30,9 @@ COMPARISONS = "comparisons"
 REPORTS = "reports"
 """Reports, which name the clients that the run had when they were written."""
 
+CERTIFICATES = "certificates"
+"""Certificates of removals, which also name their targets."""
+
 CLIENTS = "clients"
 DEPLOYMENT = "deployment"
 """What `pfedul up` keeps in the run folder; it may be there before the run is."""
@@ -37,6 +40,11 @@ DEPLOYMENT = "deployment"
 FISHER_TOTAL_FILE = "records/fisher-total.safetensors"
 CHECKPOINTS = "records/clusters"
 FISHER_RETAINED_FILE = "records/fisher-retained.safetensors"
+
+
+def certificate_file(request: int) -> str:
+    """Where the certificate of a removal is, below the run folder."""
+    return f"{CERTIFICATES}/request-{request}.json"
 
 
 def personal_file(client: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,11 +92,22 @@ def forgotten(ledger: Ledger) -> dict[str, Request]:
     return {target: item for item in honoured for target in item.targets}
 
 
+def already_done(
+    ledger: Ledger, targets: Sequence[str], clients: Collection[str]
+) -> Request | None:
+    """The request that forgot exactly these targets, if none of them has come back since."""
+    done = forgotten(ledger)
+    if not targets or any(target in clients or target not in done for target in targets):
+        return None
+    request = done[targets[0]]
+    return request if set(request.targets) == set(targets) else None
+
+
 def file_request(
     ledger: Ledger,
     targets: Sequence[str],
     options: Mapping[str, Any],
-    asked: Mapping[str, Any] | None = None,
+    asked: Mapping[str, Any],
 ) -> Request:
     """Write a request into the ledger before anything is done, or resume the pending one.
 
@@ -110,8 +121,8 @@ def file_request(
         )
     if begun is None:
         number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
-        begun = Request(number, tuple(targets), {ASKED: asked or {}}, now(), PENDING)
-    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: {**(asked or {}), **begun.asked}}
+        begun = Request(number, tuple(targets), {}, now(), PENDING)
+    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: begun.asked or dict(asked)}
     begun = replace(begun, options=kept)
     ledger.write([_row(begun), request_entry(begun.number, PENDING)])
     return begun

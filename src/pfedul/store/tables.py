@@ -212,6 +212,11 @@ def file_names(ledger: Ledger, prefix: str) -> list[str]:
     return [name for name in names if name.startswith(prefix)]
 
 
+def file_digests(ledger: Ledger) -> dict[str, str]:
+    """The SHA-256 of each committed file."""
+    return ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
+
+
 def joined_before(ledger: Ledger, number: int) -> set[str]:
     """Clients that joined before a round."""
     return set(ledger.column("SELECT client FROM clients WHERE joined_round < ?", number))

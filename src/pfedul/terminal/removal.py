@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from pfedul.base.text import human_bytes
+from pfedul.base.text import asked_words, human_bytes
 from pfedul.protocol import OnStage
 from pfedul.terminal.console import ProgressLog, console, line, progress_bar, table
 from pfedul.unlearn.outcome import spent, stages_of
@@ -97,6 +97,8 @@ def print_outcome(outcome: dict[str, Any]) -> None:
     _cost(outcome)
     verb = "corrected" if outcome["plan"]["threshold"] is not None else "changed"
     line(f"{verb:<11} {', '.join(chosen) or 'no layer'} ({outcome['plan']['correction']})")
+    if outcome["asked"]:
+        line(f"{'request':<11} {asked_words(outcome['asked'])}")
     erased = outcome["erased"]
     size = human_bytes(erased["bytes"])
     line(f"erased      {erased['files']} files ({size}), {erased['rows']} rows of the ledger")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.progress import Progress as Bar
 
-from pfedul.base.text import human_bytes
+from pfedul.base.text import asked_words, human_bytes
 from pfedul.evaluation import Evaluation
 from pfedul.report.material import Json
 from pfedul.run.training import Progress
@@ -84,6 +84,7 @@ def print_status(status: Json) -> None:
             f"{audit['kind']:<9} {audit['audit']}: of {targets}, "
             f"{audit['made_at']}: {audit['verdict']}"
         )
+    _print_chain(status["chain"])
     _print_nodes(status)
     _print_refused(status["refused"])
 
@@ -126,7 +127,11 @@ def _print_request(request: Json) -> None:
     words = f"request   {request['request']}: forget {targets}, {request['status']}"
     if request["not_recalibrated"]:
         words += f"; not recalibrated yet: {', '.join(request['not_recalibrated'])}"
+    if request["ending"] is not None:
+        words += f" {request['ending']['finished_at']}: {request['ending']['reason']}"
     line(words)
+    if request["asked"]:
+        line(f"          {asked_words(request['asked'])}")
     found = request["audit"]
     if found is not None:
         gone = found["removed"]
@@ -134,6 +139,13 @@ def _print_request(request: Json) -> None:
         line(f"          {found['verdict']}{share}")
     for target, state in request["erased_at_client"].items():
         line(f"          {target}: {state}")
+
+
+def _print_chain(chain: Json | None) -> None:
+    if chain is not None:
+        line(f"signed    {chain['entries']} entries, by the key {chain['signer'][:16]}")
+        for sentence in chain["wrong"]:
+            line(f"          WRONG: {sentence}")
 
 
 def _print_nodes(status: Json) -> None:

@@ -68,6 +68,7 @@ class Outcome:
     personal tensors themselves, whether they confirmed the erasure. `audit` is what was measured
     of the forgetting itself (docs/json.md); None if that was left out. `retraining_cpu_seconds`
     estimates what retraining would have cost, by the rounds so far; older outcomes have none.
+    `asked` is who asked for it (`by`), on what `ground`, and when it was `due`, as far as known.
     """
 
     request: int
@@ -91,6 +92,7 @@ class Outcome:
     bytes_uploaded: int = 0
     audit: Mapping[str, Any] | None = None
     retraining_cpu_seconds: float | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, with the personal metrics (Eq. 14 and 15) computed."""

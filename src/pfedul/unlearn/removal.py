@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pfedul.base.clock import now
 from pfedul.base.tensorfile import digest
@@ -81,11 +82,19 @@ def forget(
     away: Sequence[str] = (),
     on_stage: OnStage | None = None,
     examine: Examine | None = None,
+    asked: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Honour a removal request; see `Federation.forget`. `examine` watches it."""
+    """Honour a removal request; see `Federation.forget`. `examine` watches it.
+
+    `asked` says who asks for it, and why. What is done already is not done again.
+    """
+    done = requests_of.already_done(run.store.ledger, targets, run.clients)
+    if done is not None:
+        return read_outcome(run.store.ledger, done)
     watch = Watch(Stages(run, on_stage), examine)
+    targets = tuple(dict.fromkeys(targets))
     with own_errors(run.store.path):
-        removal = _begin(run, tuple(dict.fromkeys(targets)), options, away, watch)
+        removal = _begin(run, targets, options, away, watch, asked or {})
     _ = run.engine  # started before anything is measured
     try:
         with own_errors(run.store.path):
@@ -114,6 +123,7 @@ def _begin(
     options: ForgetOptions,
     away: Sequence[str],
     watch: Watch,
+    asked: Mapping[str, Any],
 ) -> Removal:
     """Check the request and write it into the ledger, or resume the pending one."""
     pending = requests_of.unfinished(run.store.ledger)
@@ -122,7 +132,7 @@ def _begin(
     check_method(run, targets, options, away)
     away = check_away(run, targets, away)
     notes = changed_options(pending, options)
-    request = requests_of.file_request(run.store.ledger, targets, options.as_json())
+    request = requests_of.file_request(run.store.ledger, targets, options.as_json(), asked)
     return Removal(run, request, options, tuple(away), watch, notes)
 
 
@@ -170,6 +180,7 @@ def _remove(removal: Removal) -> None:
         audit=removal.watch.evidence(recalibrated.shared),
         retraining_cpu_seconds=cpu_to_retrain(run, removal.remaining),
         state_sha256_after=run.store.state_digest(),
+        asked=removal.request.asked,
     )
     _commit(removal, outcome, recalibrated.shared)
 

@@ -16,7 +16,7 @@ def request_section(material: Material) -> Section:
     blocks = [
         *(_asked(material), _options(material.options)),
         *(Heading("Is the evidence about these tensors?"), *_application(material)),
-        *(_hashes(material), *_erased(material), *_privacy(material)),
+        *(_hashes(material), *_signed(material), *_erased(material), *_privacy(material)),
         *(Heading("Notes"), _notes(material)),
     ]
     return Section.of("request", "The request", blocks)
@@ -30,6 +30,7 @@ def _asked(material: Material) -> Block:
         ("forgotten", joined(material.targets)),
         ("request", f"number {asked['request']} of {run.get('run', 'the run')}"),
         ("asked for", moment(asked.get("asked_at"))),
+        *((name, str(value)) for name, value in (asked.get("asked") or {}).items()),
         ("finished", moment(asked.get("finished_at"))),
         ("method", str(material.options.get("method", "not written down"))),
         ("correction", str((material.plan or {}).get("correction", "not written down"))),
@@ -72,6 +73,22 @@ def _hashes(material: Material) -> FactList:
         if value
     ]
     return FactList(tuple(facts), mono=True)
+
+
+def _signed(material: Material) -> list[Block]:
+    """Who signed what the ledger says of this, and whether it still says so."""
+    chain = material.run.get("chain")
+    if not chain:
+        return []
+    facts = (
+        ("entries", str(chain["entries"])),
+        ("signer's key (SHA-256)", chain["signer"]),
+        ("head", chain["head"]),
+        ("certificate", material.request.get("certificate") or "none; pfedul certificate RUN"),
+    )
+    wrong = tuple(f"Not as it was signed: {sentence}" for sentence in chain["wrong"])
+    warnings = [Text(sentence, "warning") for sentence in wrong]
+    return [Heading("The chain of evidence"), *warnings, FactList(facts, mono=True)]
 
 
 def _application(material: Material) -> list[Block]:

@@ -1,0 +1,1 @@
+"""What others can check: certificates of removals, and the verification of a run folder."""

@@ -1,0 +1,123 @@
+"""A certificate of a removal: an in-toto statement, signed with the operator's key.
+
+Its subject is the shared tensors after the removal, its predicate says what was asked for, what
+was done, with which evidence, and what all that does not show. It holds the head of the chain of
+evidence: an operator who later rewrites the chain contradicts the certificates given away before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pfedul.base.clock import now
+from pfedul.base.keys import fingerprint, operator_key, public_hex
+from pfedul.base.tensorfile import digest
+from pfedul.errors import PfedulError
+from pfedul.proof.envelope import sign
+from pfedul.store.attested import differences_from_chain, read_chain
+from pfedul.store.audits import best_audit, read_audits
+from pfedul.store.chain import Entry, canonical
+from pfedul.store.folder import require_run
+from pfedul.store.ledger import Ledger
+from pfedul.store.paths import LEDGER_FILE, SHARED_FILE
+from pfedul.store.requests import DONE, Request, erased_at_client, read_requests
+from pfedul.version import __version__
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:pfedul:removal:1"
+
+LIMITS = (
+    "It says what was done in one run folder; of backups and copies elsewhere it knows nothing.",
+    "Whoever holds the key can sign anything; that all of it happened is the signer's word.",
+    "That a client's own machine erased its part is that machine's word.",
+)
+
+
+def certify(run: Path, number: int | None) -> tuple[Request, str]:
+    """The request that a certificate is about, and the signed certificate."""
+    require_run(run)
+    with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
+        for sentence in differences_from_chain(ledger):
+            raise PfedulError(f"{sentence} So nothing is certified; see 'pfedul verify {run}'.")
+        request = done_request(ledger, number)
+        key = operator_key()
+        return request, sign(_statement(ledger, request, public_hex(key)), key)
+
+
+def done_request(ledger: Ledger, number: int | None) -> Request:
+    """The removal with this number, or the newest one."""
+    done = [item for item in read_requests(ledger) if item.status == DONE]
+    fitting = [item for item in done if number in (None, item.number)]
+    if not fitting:
+        known = ", ".join(str(item.number) for item in done) or "none"
+        raise PfedulError(f"There is no such removal to certify in this run; there are: {known}.")
+    return fitting[-1]
+
+
+def _statement(ledger: Ledger, request: Request, public: str) -> dict[str, Any]:
+    outcome = request.outcome or {}
+    head = read_chain(ledger)[-1]
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [
+            {"name": SHARED_FILE, "digest": {"sha256": outcome["shared_sha256_after"]}},
+        ],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "request": _asked(request),
+            "removal": _done(ledger, request),
+            "evidence": _evidence(ledger, outcome),
+            "chain": _head(head),
+            "signer": {"public_key": public, "fingerprint": fingerprint(public)},
+            "limits": list(LIMITS),
+            "issued_at": now(),
+            "pfedul": __version__,
+        },
+    }
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    return {
+        "number": request.number,
+        "targets": list(request.targets),
+        "level": request.level,
+        "asked_at": request.asked_at,
+        "asked": request.asked,
+        "finished_at": (request.outcome or {})["finished_at"],
+    }
+
+
+def _done(ledger: Ledger, request: Request) -> dict[str, Any]:
+    outcome = request.outcome or {}
+    kept = ("options", "erased", "shared_sha256_before", "shared_sha256_after", "notes")
+    after = {"state_sha256_after": outcome.get("state_sha256_after", "")}
+    at_client = {"erased_at_client": erased_at_client(ledger, request)}
+    return {**{key: outcome[key] for key in kept}, **after, **at_client}
+
+
+def _evidence(ledger: Ledger, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the removal measured of itself, and the best audit of exactly its tensors."""
+    documents = [("removal", outcome.get("audit"))]
+    audit = best_audit(read_audits(ledger), outcome)
+    if audit is not None:
+        documents.append((f"{audit.kind} {audit.number}", audit.evidence))
+    return [_summary(source, document) for source, document in documents if document]
+
+
+def _summary(source: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict with its limits, and the hash of the whole document."""
+    return {
+        "source": source,
+        "level": document["level"],
+        "verdict": document["verdict"],
+        "removed": document.get("removed"),
+        "hashes": document.get("hashes"),
+        "sha256": digest(canonical(document).encode()),
+    }
+
+
+def _head(entry: Entry) -> dict[str, Any]:
+    return {"entry": entry.entry, "hash": entry.hash, "key": fingerprint(entry.public_key)}
