@@ -8,7 +8,7 @@ begun. It is deterministic: the same request on the same tensors ends with the s
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
