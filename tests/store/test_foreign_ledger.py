@@ -1,5 +1,6 @@
 """A ledger that somebody else made, or that is damaged: one sentence, and nothing is changed."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers import sqlite_calls
 from helpers.toys import create, reopen
 from pfedul import PfedulError
+from pfedul.errors import TransientError
 from pfedul.status import read_status
 from pfedul.store.ledger import Ledger
 
@@ -174,3 +177,13 @@ def test_a_reader_of_a_read_only_file_works(run):
         os.chmod(file, 0o500)
     with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
         assert ledger.meta("format")
+
+
+@pytest.mark.skipif(not sqlite_calls.can_fail(), reason="this SQLite shows no system calls")
+def test_a_disk_that_fails_once_is_not_foreign_content(run):
+    """A removal would be refused for good, and not wait to be asked for again."""
+    with closing(Ledger(run / "ledger.db")) as ledger:
+        failing = sqlite_calls.failing(lambda name: errno.EIO if name == "fstat" else 0)
+        with failing, pytest.raises(TransientError, match="disk I/O error"):
+            ledger.rows("SELECT * FROM clients")
+        assert ledger.rows("SELECT * FROM clients")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pfedul.errors import PfedulError
+from pfedul.errors import PfedulError, TransientError
 
 _FOREIGN = (
     "SELECT name FROM sqlite_master WHERE NOT (type = 'table' AND upper(sql) LIKE 'CREATE TABLE %'"
@@ -83,15 +83,25 @@ def json_object(text: str) -> dict[str, Any]:
 
 @contextmanager
 def content_of(path: Path) -> Iterator[None]:
-    """Turn what wrong content makes fail within the block into one sentence."""
+    """Turn what wrong content, or a failing disk, makes fail within the block into one sentence."""
     try:
         yield
     except _WRONG_CONTENT as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_SYSTEM:
+            raise TransientError(
+                f"The ledger {path} cannot be read ({error}); nothing that was committed is lost."
+            ) from None
         raise PfedulError(
             f"{path} has content that pfedul did not write ({type(error).__name__}: {error}); "
             "restore it from a backup."
         ) from error
 
+
+_OF_THE_SYSTEM = {
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM),
+}
+"""Primary codes of errors that say nothing about the content."""
 
 _WRONG_CONTENT = (
     *(sqlite3.Error, ValueError, LookupError, TypeError, AttributeError),

@@ -107,7 +107,8 @@ def forget(
             _end(removal, error)
         raise
     ledger = run.store.ledger
-    return read_outcome(ledger, requests_of.read_request(ledger, removal.request.number))
+    with own_errors(run.store.path):
+        return read_outcome(ledger, requests_of.read_request(ledger, removal.request.number))
 
 
 def _end(removal: Removal, error: PfedulError) -> None:
