@@ -1,5 +1,6 @@
 """The docs are true: generated pages are fresh, the README's code runs, registries are listed."""
 
+import importlib
 import importlib.util
 import json
 import re
@@ -32,6 +33,15 @@ GENERATOR = load_generator()
 def test_generated_pages_are_fresh(name):
     text = (ROOT / "docs" / name).read_text()
     assert text == GENERATOR.PAGES[name](), "run 'make docs'"
+
+
+def test_the_measured_part_of_the_results_is_that_of_the_files(monkeypatch):
+    """`python bench/forgetting_page.py` writes it, from results/forgetting."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    page = importlib.import_module("forgetting_page")
+    text = (ROOT / "docs/results.md").read_text()
+    part = text.split("<!-- forgetting: start -->\n")[1].split("<!-- forgetting: end -->")[0]
+    assert part == page.page_part()
 
 
 def test_every_page_with_the_note_is_generated():
