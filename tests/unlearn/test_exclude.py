@@ -13,7 +13,7 @@ from pfedul.client import perform, scratch_of
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.protocol import Task
 from pfedul.records.contributions import without
-from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.options import USUAL_ROUNDS, ForgetOptions, usual_rounds
 
 NAMES = [entry.name for entry in PERSONALIZATIONS]
 BOTH = {"record": "fisher+contributions"}
@@ -56,16 +56,19 @@ def test_the_shared_parameters_are_those_without_the_target(name, opened):
     assert "Not covered" in outcome.notes[0]
 
 
-def test_by_default_two_distilled_repair_rounds_follow(opened):
+def test_by_default_distilled_repair_rounds_follow_more_of_them_for_a_larger_share(opened):
     plain, told, alone = opened(), opened(), opened()
+    sizes = {name: member.train_samples for name, member in plain.members.items()}
+    rounds = usual_rounds(sizes[TARGET] / sum(sizes.values()))
+    assert rounds > USUAL_ROUNDS
     outcome = plain.forget(TARGET)
-    told.forget(TARGET, correction="exclude", repair_rounds=2, repair="distil")
+    told.forget(TARGET, correction="exclude", repair_rounds=rounds, repair="distil")
     alone.forget(TARGET, **EXCLUDE)
     assert tensor_digests(plain.store.path) == tensor_digests(told.store.path)
     assert tensor_digests(plain.store.path) != tensor_digests(alone.store.path)
-    assert outcome.rounds == outcome.options["repair_rounds"] == 2
+    assert outcome.rounds == outcome.options["repair_rounds"] == rounds
     assert outcome.options["recalibration_epochs"] is None
-    assert "2 distil repair rounds" in outcome.notes[1]
+    assert f"{rounds} distil repair rounds" in outcome.notes[1]
 
 
 def test_half_strength_is_half_way_and_says_what_it_costs(opened):

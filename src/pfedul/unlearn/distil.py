@@ -34,7 +34,7 @@ from pfedul.protocol import ClientResult
 from pfedul.split import Layer, head_of, split_all_shared
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of, shared_model
 
-PULL, LAYERS = 4, 12
+PULL, LAYERS = 4, 6
 """More keeps more accuracy and brings more of the leak back; less overshoots (docs/results.md)."""
 
 

@@ -19,7 +19,7 @@ from pfedul.unlearn.repair import DISTIL, KINDS, ORDINARY
 PAPERS_EPOCHS = 2
 """E_r of the paper."""
 
-USUAL_ROUNDS = 2
+USUAL_ROUNDS, ROUNDS_OF_SHARE = 2, 15
 """Repair rounds after `exclude`: what they give and cost is in docs/results.md."""
 
 SHORTCUTS = ("strength", "step", "clip", "fraction", "toward")
@@ -79,7 +79,8 @@ class ForgetOptions:
     repair_rounds: int | None = option(
         None,
         "Rounds of one epoch on the shared part, before recalibration; without a number "
-        f"{USUAL_ROUNDS} after the correction 'exclude', else none.",
+        f"{USUAL_ROUNDS} after the correction 'exclude' (3 for a fifth of the samples, 5 for a "
+        "third), else none.",
         at_least=0,
     )
     repair: str | None = option(
@@ -158,6 +159,12 @@ class ForgetOptions:
         if self.repair_rounds is not None:
             return self.repair_rounds
         return USUAL_ROUNDS if self._reads_contributions else 0
+
+    def settled(self, share: float) -> ForgetOptions:
+        """With the usual number of repair rounds, if none was given; see `usual_rounds`."""
+        if self.repair_rounds is not None or not self._reads_contributions:
+            return self
+        return replace(self, repair_rounds=usual_rounds(share))
 
     @property
     def repair_kind(self) -> str:
@@ -243,6 +250,17 @@ class ForgetOptions:
     def decisive(self) -> dict[str, Any]:
         """Of `as_json`, what decides the result: a permission to go on does not."""
         return {key: value for key, value in self.as_json().items() if key != "allow_unchanged"}
+
+
+def usual_rounds(share: float) -> int:
+    """Repair rounds after the exclusion of targets with this share of the samples.
+
+    The more is taken out, the more there is to repair.
+
+    >>> usual_rounds(0.05), usual_rounds(0.2), usual_rounds(1 / 3)
+    (2, 3, 5)
+    """
+    return max(USUAL_ROUNDS, round(ROUNDS_OF_SHARE * share))
 
 
 def options_of(request: Request) -> ForgetOptions:

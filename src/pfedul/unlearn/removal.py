@@ -131,10 +131,16 @@ def _begin(
     check_targets(run, targets)
     refuse_leftovers(run.store.path, [one for one in run.clients if one not in targets])
     check_method(run, targets, options, away)
-    away = check_away(run, targets, away)
+    away, options = check_away(run, targets, away), options.settled(_share(run, targets))
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json(), asked)
     return Removal(run, request, options, tuple(away), watch, notes)
+
+
+def _share(run: Run, targets: Sequence[str]) -> float:
+    """How much of all training samples the targets have."""
+    samples = {client: member.train_samples for client, member in run.members.items()}
+    return sum(samples[target] for target in targets) / sum(samples.values())
 
 
 def _remove(removal: Removal) -> None:
@@ -256,8 +262,8 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     """The repair rounds, with an account of their own, and the shared tensors after them."""
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
-    untouched = options.repair_rounds is None and same_tensors(shared, removal.run.shared)
-    repair = Repair(own, 0 if untouched else options.repairs, options.repair_kind, recorded)
+    rounds = 0 if options.excludes and same_tensors(shared, removal.run.shared) else options.repairs
+    repair = Repair(own, rounds, options.repair_kind, recorded)
     if not repair.rounds:
         return repair, shared
     with one_thread():
