@@ -61,6 +61,7 @@ CONTROL_ROUNDS = (3, 7, 14, 28)
 """About 1, 2, 4 and 8 times the CPU time of the default."""
 
 VARIANTS = {
+    "default": "pfedul",
     "paper": "pfedul:correction=paper",
     "paper, saturated": "pfedul:correction=paper,step=1e9,layers=all",
     "reset 0.5": "pfedul:correction=reset,fraction=0.5,layers=all",

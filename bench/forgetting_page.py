@@ -22,7 +22,7 @@ PAGE = Path(__file__).parent.parent / "docs/results.md"
 PICTURE = RESULTS / "frontier.png"
 
 Row = Mapping[str, Any]
-NAMED = {"exclude 1, 2 distil": "the default", "exclude 1": "without rounds"}
+NAMED = {"default": "`exclude 1`, 2 or 3 distil", "exclude 1": "without rounds"}
 SHOWN = ("remaining/threshold", "stale/threshold", "shared/threshold", "probe/threshold")
 
 
@@ -113,6 +113,7 @@ def save_picture(found: Sequence[dict[str, Any]], file: Path) -> None:
 
 
 FAMILIES = {
+    "the default": ["default"],
     "exclude 1, distil": [f"exclude 1, {n} distil" for n in (1, 2, 4)],
     "exclude 1, ordinary": ["exclude 1", *(f"exclude 1, {n} ordinary" for n in (1, 2, 4))],
     "from scratch, old heads": [f"old heads, {n} rounds" for n in CONTROL_ROUNDS],
@@ -128,7 +129,7 @@ def _draw(axis: Any, rows: Mapping[str, Sequence[Row]]) -> None:
         points = [_point(rows[name]) for name in names if name in rows]
         x, y, size = zip(*points, strict=True)
         colour = _COLOURS[number]
-        if number < 3:
+        if len(names) > 2 and number < 4:
             axis.plot(x, y, color=colour, linewidth=1, alpha=0.6)
         axis.scatter(x, y, s=size, color=colour, label=family, alpha=0.85, marker=_MARKS[number])
     axis.axvline(1, color="#cccccc", zorder=0)
@@ -137,8 +138,8 @@ def _draw(axis: Any, rows: Mapping[str, Sequence[Row]]) -> None:
     axis.xaxis.set_major_formatter(lambda value, _place: f"{value:.0%}")
 
 
-_COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#8a8a8a", "#000000")
-_MARKS = ("o", "o", "s", "v", "D", "*")
+_COLOURS = ("#009e73", "#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#8a8a8a", "#000000")
+_MARKS = ("P", "o", "o", "s", "v", "D", "*")
 
 
 def _point(rows: Sequence[Row]) -> tuple[float, float, float]:
@@ -152,7 +153,7 @@ def _point(rows: Sequence[Row]) -> tuple[float, float, float]:
 # What was wanted of the default
 
 
-DEFAULT, WITHOUT_ROUNDS = "exclude 1, 2 distil", "exclude 1"
+DEFAULT, WITHOUT_ROUNDS = "default", "exclude 1"
 CONTROLS = [f"old heads, {n} rounds" for n in CONTROL_ROUNDS] + ["CT", "FedMemPrune"]
 
 
