@@ -107,19 +107,24 @@ def save_picture(found: Sequence[dict[str, Any]], file: Path) -> None:
         axis.set_title(name, fontsize=12)
     axes[0].set_ylabel("PPS: accuracy kept by the remaining clients")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False)
+    columns = 4 if len(panels) > 2 else 2
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False
+    )
+    for handle in legend.legend_handles:
+        handle.set_sizes([60])
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, facecolor="white")
 
 
 FAMILIES = {
-    "the default": ["default"],
     "exclude 1, distil": [f"exclude 1, {n} distil" for n in (1, 2, 4)],
     "exclude 1, ordinary": ["exclude 1", *(f"exclude 1, {n} ordinary" for n in (1, 2, 4))],
     "from scratch, old heads": [f"old heads, {n} rounds" for n in CONTROL_ROUNDS],
     "the paper's rule": ["paper", "paper, saturated"],
     "other methods": ["reset 0.5", "CT", "FedMemPrune", "recalibration alone"],
     "retrained, untouched": ["retrained (oracles)", "untouched"],
+    "the default": ["default"],
 }
 """What is drawn in one colour, joined by a line in order of cost where cost grows."""
 
@@ -129,17 +134,26 @@ def _draw(axis: Any, rows: Mapping[str, Sequence[Row]]) -> None:
         points = [_point(rows[name]) for name in names if name in rows]
         x, y, size = zip(*points, strict=True)
         colour = _COLOURS[number]
-        if len(names) > 2 and number < 4:
+        if number < 3:
             axis.plot(x, y, color=colour, linewidth=1, alpha=0.6)
-        axis.scatter(x, y, s=size, color=colour, label=family, alpha=0.85, marker=_MARKS[number])
+        axis.scatter(
+            x,
+            y,
+            s=size,
+            color=colour,
+            label=family,
+            alpha=0.85,
+            marker=_MARKS[number],
+            zorder=2 + number,
+        )
     axis.axvline(1, color="#cccccc", zorder=0)
     axis.axhline(1, color="#cccccc", zorder=0)
     axis.set_xlabel("share of the leak removed")
     axis.xaxis.set_major_formatter(lambda value, _place: f"{value:.0%}")
 
 
-_COLOURS = ("#009e73", "#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#8a8a8a", "#000000")
-_MARKS = ("P", "o", "o", "s", "v", "D", "*")
+_COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#8a8a8a", "#000000", "#009e73")
+_MARKS = ("o", "o", "s", "v", "D", "*", "P")
 
 
 def _point(rows: Sequence[Row]) -> tuple[float, float, float]:
