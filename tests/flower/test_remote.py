@@ -14,7 +14,7 @@ from helpers.toys import WithNorm, client_data
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import as_hash, digest_file, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.engine.flower.wire import open_reply, pack_reply
+from pfedul.engine.flower.wire import open_reply, open_words, pack_reply, pack_words
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.protocol import Reply
 from pfedul.run.training import play_round
@@ -416,6 +416,54 @@ def test_offline_the_server_side_is_finished_and_the_erasure_asked_for_later(
     assert not list((tmp_path / "nodes" / "c1").rglob("*.safetensors"))
     requests = read_status(tmp_path / "run")["requests"]
     assert requests[0]["erased_at_client"]["c1"].startswith("confirmed")
+
+
+def test_a_node_whose_folder_moved_has_erased_nothing(tmp_path, operate, grid):
+    """Its empty folder is not the one that held the tensors; the true one confirms later."""
+    operate("train")
+    folder = grid.of("c1").config["folder"]
+    grid.of("c1").config["folder"] = str(tmp_path / "elsewhere")
+    found = operate("forget", client="c1")
+    assert found["erased_at_client"] == {"c1": "erasure at the client not confirmed"}
+    assert "has its folder moved?" in "\n".join(operate.told)
+    grid.of("c1").config["folder"] = folder
+    operate("recalibrate")
+    ((receipt,),) = rows(tmp_path, "SELECT receipt FROM erasures")
+    assert json.loads(receipt).keys() == {"erased_at", "files", "bytes"}
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {"erased_at": 3_000_000 * "x\x1b"},
+        {"files": "<b>", "bytes": 1},
+        {"bytes": -1},
+        {"sha256": []},
+        {"sha256": None},
+        {"federation": "another"},
+    ],
+)
+def test_an_odd_receipt_is_cleaned_or_confirms_nothing(lies, tmp_path, operate, grid):
+    def lie(kind, content):
+        if kind != "query.erase":
+            return content
+        return pack_words("erase", {**open_words("erase", content), **lies})
+
+    operate("train")
+    grid.of("c1").spoil = lie
+    found = operate("forget", client="c1")
+    confirmed = found["erased_at_client"]["c1"].startswith("confirmed")
+    assert confirmed == ("erased_at" in lies)
+    ((receipt,),) = rows(tmp_path, "SELECT receipt FROM erasures")
+    assert len(receipt) < 200
+    assert "\x1b" not in receipt
+
+
+def test_a_node_is_the_client_that_it_was_registered_as(operate, grid):
+    """Else the first node that claims a name would be that client."""
+    grid.of("c1").name = "c7"
+    with pytest.raises(PfedulError, match="claims to be c1, and is registered as c7"):
+        operate("train")
 
 
 def test_a_node_that_refuses_to_erase_is_not_confirmed(operate, grid):

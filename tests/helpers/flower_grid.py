@@ -36,6 +36,7 @@ class FakeNode:
     key: bytes
     config: dict[str, Any]
     online: bool = True
+    name: str = ""
     spoil: Spoil = lambda _kind, content: content
     seen: list[str] = field(default_factory=list)
 
@@ -65,7 +66,7 @@ class OneProcessGrid(Grid):
 
     def get_nodes(self) -> Iterable[NodeInfo]:
         return [
-            NodeInfo(node_id=number, public_key=node.key)
+            NodeInfo(node_id=number, public_key=node.key, name=node.name)
             for number, node in self.nodes.items()
             if node.online
         ]

@@ -80,16 +80,18 @@ def erase(folder: Path, federation: str, client: str) -> dict[str, Any]:
         raise PfedulError(f"The folder {own} could not be erased; remove it by hand.")
     with suppress(OSError):  # another client of the same folder may still be there
         own.parent.rmdir()
-    _write_receipt(folder / "receipts" / f"{federation}-{client}.json", receipt)
-    return receipt
+    return _kept_receipt(folder / "receipts" / f"{federation}-{client}.json", receipt)
 
 
-def _write_receipt(path: Path, receipt: dict[str, Any]) -> None:
+def _kept_receipt(path: Path, receipt: dict[str, Any]) -> dict[str, Any]:
     """A second erasure finds nothing more: the first receipt says what there was."""
-    if receipt["files"] or not path.exists():
-        write(path, (json.dumps(receipt, indent=2) + "\n").encode())
+    if not receipt["files"] and path.exists():
+        first: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return first
+    write(path, (json.dumps(receipt, indent=2) + "\n").encode())
     for folder in (path.parent, path.parent.parent):
         sync(folder)
+    return receipt
 
 
 def _file(folder: Path, sha256: str) -> Path:

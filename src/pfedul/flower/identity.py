@@ -10,6 +10,7 @@ asked to erase its own folder until it confirms that it has.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median_low
@@ -96,7 +97,21 @@ def ask_who(
     """Ask nodes who they are; a text says why one cannot be taken."""
     order = NodeOrder(Task("hello", 0), "", settings=fixed(settings))
     answers, rows = ask(server, order, nodes)
-    return {key: read_introduction(key, words) for key, words in answers.items()}, rows
+    names = registered_names(server.grid)
+    claims = {key: read_introduction(key, words) for key, words in answers.items()}
+    return {key: under_its_name(claim, names.get(key)) for key, claim in claims.items()}, rows
+
+
+def registered_names(grid: Grid) -> dict[str, str]:
+    """The name under which the operator registered each node, where there is one."""
+    return {hashlib.sha256(node.public_key).hexdigest(): node.name for node in grid.get_nodes()}
+
+
+def under_its_name(claim: Introduced | str, name: str | None) -> Introduced | str:
+    """A node that is registered under a name is that client, and no other."""
+    if isinstance(claim, str) or not name or claim.member.client == name:
+        return claim
+    return clean_text(f"it claims to be {claim.member.client}, and is registered as {name}")
 
 
 def read_introduction(key: str, words: Words) -> Introduced | str:
@@ -195,9 +210,36 @@ def _ask_one(
     order = NodeOrder(Task("erase", int(row["request"])), target, name)
     answers, rows = ask(server, order, {target: node})
     words = answers[target]
-    if words.get("failure") or words.get("federation") != name:
-        server.tell(f"{target} has not confirmed: {words.get('failure', 'an odd receipt')}.")
+    receipt = words.get("failure") or read_receipt(words, name, row["receipt"])
+    if isinstance(receipt, str):
+        server.tell(f"{target} has not confirmed: {receipt}.")
     else:
-        rows += confirmed_rows(row, words)
+        rows += confirmed_rows(row, receipt)
         server.tell(f"{target} confirms that its folder is erased.")
     ledger.write(rows)
+
+
+def read_receipt(words: Words, federation: str, waiting: str | None) -> dict[str, Any] | str:
+    """What is kept of a node's receipt, or why it confirms nothing.
+
+    `waiting` names the hash of what the node held: who erased an empty folder erased another one.
+    """
+    try:
+        held = json.loads(waiting or "{}").get("held")
+        if words["federation"] != federation:
+            return "an odd receipt"
+        if held is not None and held not in words["sha256"]:
+            return "its receipt does not name the tensors that it held; has its folder moved?"
+        counts = {key: _size(words[key]) for key in ("files", "bytes")}
+        return {"erased_at": clean_text(words["erased_at"])[:MOMENT], **counts}
+    except Exception as error:  # they may be anything at all
+        return clean_text(f"its receipt cannot be read ({error!r})")
+
+
+def _size(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError("no size where there should be one")
+    return value
+
+
+MOMENT = len("2026-01-01T00:00:00+00:00")

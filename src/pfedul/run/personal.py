@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pfedul.base.tensorfile import as_tensors
+from pfedul.base.tensorfile import as_hash, as_tensors, read_file
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.protocol import Reply, Workbench
 from pfedul.store.ledger import Statement
 from pfedul.store.nodes import barring_rows
-from pfedul.store.paths import held_file, personal_file
+from pfedul.store.paths import held_file, inside, personal_file
 from pfedul.store.store import Store
 
 
@@ -79,4 +79,10 @@ class WithClients:
 
     def leaving_rows(self, request: int, targets: Sequence[str]) -> list[Statement]:
         """Bar the targets' nodes, and wait for them to confirm that they erased their folders."""
-        return barring_rows(self._store.ledger, request, targets)
+        held = {target: self._held_by(target) for target in targets}
+        return barring_rows(self._store.ledger, request, held)
+
+    def _held_by(self, client: str) -> str | None:
+        """The hash of what a client holds, still on disk when its removal is about to delete it."""
+        file = inside(self._store.path, held_file(client))
+        return as_hash(read_file(file)) if file.is_file() else None

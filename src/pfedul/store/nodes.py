@@ -59,15 +59,19 @@ def stranger_row(key: str, claim: str, reason: str) -> Statement:
     return insert("strangers", node_key=key, claim=claim, reason=reason, at=now())
 
 
-def barring_rows(ledger: Ledger, request: int, targets: Sequence[str]) -> list[Statement]:
-    """Bar the nodes of forgotten clients; each has yet to confirm that it erased its folder."""
+def barring_rows(ledger: Ledger, request: int, held: Mapping[str, str | None]) -> list[Statement]:
+    """Bar the nodes of forgotten clients; each has yet to confirm that it erased its folder.
+
+    `held` is the hash of what each of them held: until it confirms, that stands for the receipt.
+    """
     keys, rows = bound_keys(ledger), []
-    for target in targets:
+    for target, sha256 in held.items():
         key = keys.get(target, "")
+        wanted = {"receipt": None if sha256 is None else json.dumps({"held": sha256})}
         asked = {"request": request, "target": target, "node_key": key, "asked_at": now()}
         rows += [
             insert("barred", node_key=key, request=request),
-            insert("erasures", **asked),
+            insert("erasures", **asked, **wanted),
             Attestation(ERASURE, "erasures", (request, target), {"confirmed": False}),
             _known_row(target, key),
         ]
@@ -81,7 +85,7 @@ def unconfirmed_erasures(ledger: Ledger) -> list[dict[str, Any]]:
 
 def confirmed_rows(erasure: Mapping[str, Any], receipt: Mapping[str, Any]) -> list[Statement]:
     """An erasure with the client's receipt: how much was erased, not the hashes of its tensors."""
-    kept = {key: receipt.get(key) for key in ("erased_at", "files", "bytes")}
+    kept = {key: receipt[key] for key in ("erased_at", "files", "bytes")}
     key = erasure["request"], erasure["target"]
     return [
         insert("erasures", **{**erasure, "confirmed_at": now(), "receipt": json.dumps(kept)}),
