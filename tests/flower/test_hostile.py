@@ -80,7 +80,7 @@ def test_no_reply_can_stop_a_run(name, operate, grid):
     reasons = [reason for (reason,) in rows(operate, "SELECT reason FROM refusals")]
     assert reasons
     assert all(reason.isprintable() and len(reason) < 700 for reason in reasons)
-    assert rows(operate, "SELECT replies FROM rounds WHERE round = 2") == [(2,)]
+    assert rows(operate, "SELECT replies FROM rounds WHERE round = 2") == [(1,)]
 
 
 def test_what_flower_cannot_count_is_no_fault(operate, grid):
