@@ -12,6 +12,7 @@ from pfedul import Federation
 from pfedul.audit.models import trained_oracles
 from pfedul.base.tensorfile import read_file
 from pfedul.run.retrained import open_recipe, oracle_recipes, replies_left, rounds_done
+from pfedul.store.marker import mark
 
 REMAINING = ["c0", "c2", "c3"]
 
@@ -237,7 +238,7 @@ def test_training_an_oracle_leaves_no_engine_of_its_own_and_the_runs_at_work(run
 def test_half_a_folder_of_an_oracle_is_made_anew(run, whole):
     with deep_again(run) as federation:
         (recipe,) = oracle_recipes(federation, (TARGET,), 1)
-        recipe.folder.mkdir(parents=True)
+        mark(recipe.folder)
         (recipe.folder / "shared.safetensors").write_bytes(b"half")
         trained_oracles(federation, (TARGET,), [recipe], said_nothing)
     assert tensor_digests(recipe.folder) == tensor_digests(whole[0].folder)
