@@ -97,6 +97,7 @@ def heading(name: str, found: Sequence[dict[str, Any]]) -> str:
 
 def save_picture(found: Sequence[dict[str, Any]], file: Path) -> None:
     """PPS against the share of the leak removed, a panel for each personalisation."""
+    from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
 
     panels = groups(found)
@@ -112,7 +113,8 @@ def save_picture(found: Sequence[dict[str, Any]], file: Path) -> None:
         handles, labels, loc="outside lower center", ncols=columns, frameon=False
     )
     for handle in legend.legend_handles:
-        handle.set_sizes([60])
+        if isinstance(handle, PathCollection):
+            handle.set_sizes([60])
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, facecolor="white")
 
