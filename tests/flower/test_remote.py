@@ -10,11 +10,13 @@ pytest.importorskip("flwr")
 
 from flwr.app import Error
 
+from helpers.flower_grid import allow
 from helpers.toys import WithNorm, client_data
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import as_hash, digest_file, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.engine.flower.wire import open_reply, open_words, pack_reply, pack_words
+from pfedul.errors import OutOfMemory
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.protocol import Reply
 from pfedul.run.training import play_round
@@ -94,16 +96,18 @@ def test_training_on_after_a_removal_is_the_same_as_well(tmp_path, operate):
     assert_same_files(tmp_path, "records/fisher-total.safetensors")
 
 
-def test_a_node_plants_the_backdoor_in_its_own_samples(tmp_path, operate):
+def test_a_node_plants_the_backdoor_in_its_own_samples(tmp_path, operate, grid):
+    allow(grid.of("c1"), "plant_backdoor = true", tmp_path)
     operate("train", plant_backdoor="c1:size=2")
     with local(tmp_path / "local", plant_backdoor="c1:size=2") as federation:
         federation.train()
     assert_same_files(tmp_path, "shared.safetensors")
     operate("forget", client="c1")
-    operate("train", rounds=3, plant_backdoor="c1:size=2")
+    operate("train", rounds=3)
 
 
-def test_a_backdoor_of_nobody_is_refused(operate):
+def test_a_backdoor_of_nobody_is_refused(tmp_path, operate, grid):
+    allow(grid.of("c1"), "plant_backdoor = true", tmp_path)
     with pytest.raises(PfedulError, match="There is no client 'c9' to plant a backdoor at"):
         operate("train", plant_backdoor="c9")
     with pytest.raises(PfedulError, match="A trigger of size 9 does not fit"):
@@ -116,10 +120,9 @@ def test_a_backdoor_of_nobody_is_refused(operate):
 def test_one_message_for_each_client_and_round(operate, grid):
     operate("train", rounds=3)
     assert grid.of("c0").seen == ["query.hello", *["train.fit"] * 3, "evaluate.evaluate"]
-    operate("forget", client="c1")
+    rounds = operate("forget", client="c1")["rounds"]
     assert grid.of("c0").seen[5:] == [
-        "train.work",
-        "train.work",
+        *["train.work"] * rounds,
         "train.statistics",
         "train.recalibrate",
     ]
@@ -362,7 +365,7 @@ def test_a_round_whose_commit_was_lost_is_played_again_to_the_same_bits(tmp_path
     committed = {client: held_by(tmp_path, client) for client in ("c0", "c1", "c2")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pfedul.store.store.Store.commit", _die)
-        with pytest.raises(MemoryError):
+        with pytest.raises(OutOfMemory):
             operate("train", rounds=2)
     assert {client: held_by(tmp_path, client) for client in committed} == committed
     operate("train", rounds=2)

@@ -117,6 +117,13 @@ def load_toy(node: Node) -> tuple[Any, Any, Any]:
     return WithNorm(), train, test
 
 
+def allow(node: FakeNode, policy: str, folder: Path) -> None:
+    """Give a node a policy: the text of its file."""
+    path = folder / f"{node.config['client']}-policy.toml"
+    path.write_text(policy)
+    node.config["policy"] = str(path)
+
+
 QUICK = {
     "rounds": 2,
     "clients": 3,

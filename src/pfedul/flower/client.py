@@ -22,6 +22,7 @@ from pfedul.data import FederatedData, fingerprint
 from pfedul.engine.flower.wire import Handler, NodeOrder, app_of, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
+from pfedul.flower.policy import check_order, policy_of
 from pfedul.protocol import Reply, Workbench, split_extra
 from pfedul.run.assembly import assemble, input_shape, load_data, own_data
 from pfedul.run.layouts import check_same_tensors
@@ -71,6 +72,8 @@ def answer(
     client = str(node_config.get("client", ""))
     try:
         node, order = node_of(node_config), open_order(content)
+        own_data, policy = load is not None, policy_of(node_config)
+        check_order(policy, node.client, action, order, own_data=own_data)
         if action == "hello":
             return pack_words("hello", introduce(node, order, load))
         if order.client != node.client:
