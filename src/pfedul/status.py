@@ -23,7 +23,7 @@ from pfedul.store.audits import Audit, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.requests import Request, erased_at_client, not_recalibrated, read_requests
-from pfedul.store.tables import read_members
+from pfedul.store.tables import last_round, read_members
 
 
 def read_status(path: Path) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def read_status(path: Path) -> dict[str, Any]:
             "audits": [_audit(audit) for audit in read_audits(ledger)],
             "chain": _chain(ledger),
             "refused": tables.refusals(ledger),
-            "privacy": _privacy(settings, len(loss)),
+            "privacy": _privacy(settings, last_round(ledger)),
             **_nodes(ledger, path),
             "cost": tables.time_spent(ledger),
             "bytes": folder_size(path),

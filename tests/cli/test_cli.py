@@ -55,7 +55,7 @@ def test_status_for_people_and_for_programs(run):
     assert set(found) == {
         *("run", "personalization", "data", "model", "rounds", "rounds_asked", "clients"),
         *("accuracy_now", "loss", "accuracy", "requests", "audits", "refused", "cost"),
-        *("bytes", "records"),
+        *("bytes", "records", "chain", "privacy"),
     }
     assert [point["round"] for point in found["accuracy"]] == [1, 2]
     assert found["bytes"]["total"] == sum(

@@ -66,7 +66,7 @@ def spent_share(request):
 
 def test_before_comes_first_then_rehearsals_then_the_removal(removed):
     found = removals_of(removed)
-    assert [one.name for one in found] == ["--correction paper", removal_name(usual())]
+    assert names_of(found) == ["--correction paper", "the default"]
     panels = panels_of(found)
     assert [panel.title for panel in panels] == ["Before", *(f"After {one.name}" for one in found)]
     assert [panel.verdict for panel in panels] == ["", *(one.verdict for one in found)]
@@ -74,7 +74,7 @@ def test_before_comes_first_then_rehearsals_then_the_removal(removed):
 
 def test_a_removal_that_was_rehearsed_first_is_still_drawn_last(rehearsed):
     found = removals_of(rehearsed)
-    assert [one.name for one in found] == ["--correction paper", removal_name(usual())]
+    assert names_of(found) == ["--correction paper", "the default"]
     assert {one.targets for one in found} == {(TARGET,)}
 
 
@@ -169,6 +169,11 @@ def test_rehearsals_from_other_tensors_are_left_out(rehearsed, tmp_path):
         federation.train(3)
         federation.forget(TARGET)
     assert len(removals_of(run)) == 1
+
+
+def names_of(removals) -> list[str]:
+    """Without the number of repair rounds, which depends on the target's size."""
+    return [one.name.partition(" (")[0] for one in removals]
 
 
 def usual() -> dict:

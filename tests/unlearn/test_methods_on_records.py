@@ -140,9 +140,13 @@ def test_federaser_trains_the_share_of_epochs_that_is_asked_for_rounded_up(tmp_p
 def test_statistics_of_a_replay_are_the_plain_mean_of_what_clients_send(tmp_path):
     """With lengths of zero no parameter moves, and statistics do."""
     run = trained(tmp_path / "run", record="norms", personalization="fedavg")
+    zeros = {}
     for file in (run / "records/norms").iterdir():
         rows = read_file(file)
-        _overwrite(run, file, {k: v if k == "(rounds)" else v * 0 for k, v in rows.items()})
+        zeros[f"records/norms/{file.name}"] = {
+            k: v if k == "(rounds)" else v * 0 for k, v in rows.items()
+        }
+    _overwrite(run, zeros)
     with deep_again(run) as made:
         firsts = [read_file(run / f"records/norms-first/c{n}.safetensors") for n in (0, 2, 3)]
         made.forget(TARGET, method="federaser:interval=2,ratio=1")
@@ -153,17 +157,13 @@ def test_statistics_of_a_replay_are_the_plain_mean_of_what_clients_send(tmp_path
         assert not torch.allclose(made.shared["norm.running_mean"], moved)
 
 
-def _overwrite(run, file, tensors):
-    """Put other tensors in the place of a file of the run, in its ledger too."""
-    from pfedul.base.tensorfile import digest, encode
-    from pfedul.store.ledger import Ledger
-
-    data = encode(tensors)
-    file.write_bytes(data)
-    ledger = Ledger(run / "ledger.db")
-    sql = "UPDATE files SET sha256 = ? WHERE path = ?"
-    ledger.write([(sql, (digest(data), str(file.relative_to(run))))])
-    ledger.close()
+def _overwrite(run, tensors):
+    """Put other tensors in the place of files of the run, as a commit would."""
+    with deep_again(run) as made:
+        for name, content in tensors.items():
+            made.store.stage(name, content)
+        made.store.keep([])
+        made.store.commit()
 
 
 def test_a_round_that_nobody_who_remains_took_part_in_is_not_replayed(tmp_path):
@@ -429,9 +429,12 @@ def test_what_sifu_covers_does_not_depend_on_personal_parts(personalization, tmp
     found = []
     for turn in range(2):
         copy = copied(run, tmp_path / str(turn))
+        others = {}
         for file in (copy / "clients").rglob("personal.safetensors") if turn else ():
             moved = {n: t + 1 if n == "head.bias" else t for n, t in read_file(file).items()}
-            _overwrite(copy, file, {**moved, "head.weight": moved["head.weight"].flip(0)})
+            place = file.relative_to(copy).as_posix()
+            others[place] = {**moved, "head.weight": moved["head.weight"].flip(0)}
+        _overwrite(copy, others)
         with deep_again(copy) as made:
             made.forget(TARGET, method="sifu:rounds=1")
             found.append(made.shared)

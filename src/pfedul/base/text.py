@@ -32,10 +32,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def visible(text: str) -> str:
-    """Text for a terminal: characters that would control it, or turn its direction, as escapes.
+    r"""Text for a terminal: characters that would control it, or turn its direction, as escapes.
 
-    >>> visible("\x1b[2J c0\t\u202e")
-    '\\x1b[2J c0\\t\\u202e'
+    >>> print(visible("\x1b[2J c0 \u202e"))
+    \x1b[2J c0 \u202e
     """
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 

@@ -116,8 +116,14 @@ def removal_name(options: Json) -> str:
     if rounds:
         kind = options.get("repair") or ORDINARY
         words += f", {counted(rounds, f'{kind} repair round'.removeprefix(f'{ORDINARY} '))}"
-    usual = ForgetOptions().as_json().items()
-    return f"the default ({words.partition(' ')[2]})" if usual <= options.items() else words
+    return f"the default ({words.partition(' ')[2]})" if _is_usual(options) else words
+
+
+def _is_usual(options: Json) -> bool:
+    """Whether the options are the defaults; a large share of the samples has more rounds."""
+    usual = ForgetOptions().as_json()
+    fewest = usual.pop("repair_rounds")
+    return usual.items() <= options.items() and options["repair_rounds"] >= fewest
 
 
 def _method_words(options: Json) -> str:
