@@ -72,9 +72,9 @@ def test_before_comes_first_then_rehearsals_then_the_removal(removed):
     assert [panel.verdict for panel in panels] == ["", *(one.verdict for one in found)]
 
 
-def test_a_removal_that_was_rehearsed_first_is_still_drawn_last(rehearsed):
+def test_a_rehearsal_that_was_repeated_is_drawn_once_where_it_was_first(rehearsed):
     found = removals_of(rehearsed)
-    assert names_of(found) == ["--correction paper", "the default"]
+    assert names_of(found) == ["the default", "--correction paper"]
     assert {one.targets for one in found} == {(TARGET,)}
 
 

@@ -88,6 +88,15 @@ def same_tensors(one: Tensors, other: Tensors) -> bool:
     return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
+def same_weights(one: Tensors, other: Tensors) -> bool:
+    """The same for parameters and statistics: integer tensors are counters and do not count.
+
+    >>> same_weights({"a": torch.ones(2), "n": torch.tensor(1)}, {"a": torch.ones(2)})
+    True
+    """
+    return same_tensors({n: t for n, t in one.items() if t.is_floating_point()}, other)
+
+
 def packed(**parts: Tensors) -> Tensors:
     """Several dictionaries of tensors as one, for notes and messages.
 

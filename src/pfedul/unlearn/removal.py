@@ -14,7 +14,7 @@ from typing import Any
 
 from pfedul.base.clock import now
 from pfedul.base.tensorfile import digest
-from pfedul.base.tensors import Tensors, same_tensors
+from pfedul.base.tensors import Tensors, same_weights
 from pfedul.base.text import without_names
 from pfedul.base.threads import one_thread
 from pfedul.errors import MethodFailed, NothingChanged, PfedulError, TransientError
@@ -152,7 +152,7 @@ def _remove(removal: Removal) -> None:
     _stage_result(run, result)
     repair, repaired = _repair(removal, ctx, result.shared)
     refuse_unchanged(run, removal.targets, removal.options, result, repaired)
-    stale = took_part(run, removal.targets) or not same_tensors(repaired, run.shared)
+    stale = took_part(run, removal.targets) or not same_weights(repaired, run.shared)
     recalibrated = recalibrate(stages, removal.options, removal.present, repaired, number, stale)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal, repair)
@@ -262,7 +262,7 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     """The repair rounds, with an account of their own, and the shared tensors after them."""
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
-    rounds = 0 if options.excludes and same_tensors(shared, removal.run.shared) else options.repairs
+    rounds = 0 if options.excludes and same_weights(shared, removal.run.shared) else options.repairs
     repair = Repair(own, rounds, options.repair_kind, recorded)
     if not repair.rounds:
         return repair, shared

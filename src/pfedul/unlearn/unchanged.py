@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pfedul.base.tensors import Tensors, same_tensors
+from pfedul.base.tensors import Tensors, same_weights
 from pfedul.base.text import counted
 from pfedul.errors import NothingChanged
 from pfedul.run.run import Run
@@ -17,7 +17,7 @@ def refuse_unchanged(
     run: Run, targets: Sequence[str], options: ForgetOptions, result: Result, shared: Tensors
 ) -> None:
     """Raise if nothing changed; a target that took part in no round is in none of the tensors."""
-    unchanged = took_part(run, targets) and same_tensors(shared, run.shared)
+    unchanged = took_part(run, targets) and same_weights(shared, run.shared)
     if unchanged and not options.allow_unchanged:
         raise NothingChanged(
             f"Nothing would be corrected: {_reason(options, result)}. The request is pending; give "
