@@ -30,10 +30,11 @@ from helpers.flower_deploying import (
 from helpers.flower_story import SMALL, STRONG, twin
 from pfedul.base.tensorfile import digest_file
 from pfedul.flower.deployment import control
-from pfedul.flower.deployment.certificates import make_node_key, node_key, public_form
+from pfedul.flower.deployment.certificates import make_node_key, node_key
 from pfedul.flower.deployment.environment import free_port, node_command, process_environment
 from pfedul.flower.deployment.layout import DeploymentPaths
 from pfedul.flower.deployment.processes import end, start
+from pfedul.flower.signing import public_form
 from pfedul.status import read_status
 
 SETTINGS = {**SMALL, "model": "cnn:width=4", "samples": 400}

@@ -93,7 +93,9 @@ def test_the_plan_and_the_outcome_are_those_of_the_inline_engine(story, local):
 
 
 def test_the_forgotten_client_has_nothing_left_and_its_key_is_barred(story):
-    assert story.outcome["erased_at_client"]["client-01"].startswith("confirmed")
+    state = story.outcome["erased_at_client"]["client-01"]
+    assert state.startswith("confirmed")
+    assert state.endswith(", signed by its node")
     folder = node_folder(story.run, "client-01")
     assert not list(folder.rglob("*.safetensors"))
     (receipt,) = folder.glob("receipts/*.json")

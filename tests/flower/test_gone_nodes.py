@@ -10,9 +10,10 @@ pytest.importorskip("flwr")
 
 from flower.test_deployment import file_erasure
 from helpers.toys import create
-from pfedul.flower.deployment.certificates import make_node_key, node_key, public_form
+from pfedul.flower.deployment.certificates import make_node_key, node_key
 from pfedul.flower.deployment.gone import remove_gone, remove_gone_keys
 from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.signing import public_form
 
 
 @pytest.fixture

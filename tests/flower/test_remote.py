@@ -432,7 +432,7 @@ def test_a_node_whose_folder_moved_has_erased_nothing(tmp_path, operate, grid):
     grid.of("c1").config["folder"] = folder
     operate("recalibrate")
     ((receipt,),) = rows(tmp_path, "SELECT receipt FROM erasures")
-    assert json.loads(receipt).keys() == {"erased_at", "files", "bytes"}
+    assert json.loads(receipt).keys() == {"erased_at", "files", "bytes", "signed"}
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,11 @@ from pfedul.base.tensorfile import as_hash, digest_file, read_file
 from pfedul.cli import Commands
 from pfedul.cli.deploy import down, up
 from pfedul.flower.deployment import control
-from pfedul.flower.deployment.certificates import node_key, public_form
+from pfedul.flower.deployment.certificates import node_key
 from pfedul.flower.deployment.environment import address
 from pfedul.flower.deployment.layout import SUPERLINK, DeploymentPaths
 from pfedul.flower.deployment.processes import DeploymentRecord, end, family, moment, read_record
+from pfedul.flower.signing import public_form
 
 COMMANDS = Commands(commands={"up": up, "down": down})
 

@@ -22,8 +22,11 @@ from flwr.supercore.task_identity import TaskIdentity
 from helpers.toys import WithNorm, client_data
 from pfedul.flower.app_config import read_config
 from pfedul.flower.client import Node
+from pfedul.flower.deployment.certificates import make_node_key
+from pfedul.flower.deployment.layout import DeploymentPaths
 from pfedul.flower.identity import FlowerServer
 from pfedul.flower.server import run_action
+from pfedul.flower.signing import public_form, read_node_key
 
 Spoil = Callable[[str, RecordDict], RecordDict | Error | None]
 """What becomes of a reply on its way: another content, an error, or nothing at all."""
@@ -115,6 +118,16 @@ def load_toy(node: Node) -> tuple[Any, Any, Any]:
     """A client of the toy federation, as a user would write it."""
     train, test = client_data(4)[node.client]
     return WithNorm(), train, test
+
+
+def with_key(node: FakeNode, folder: Path) -> Path:
+    """Give a node a key that signs, as `pfedul up` does; returns its file."""
+    layout = DeploymentPaths(folder / "keys-of-nodes")
+    make_node_key(layout, node.config["client"])
+    file = layout.key(node.config["client"])
+    node.key = public_form(read_node_key(file))
+    node.config["key"] = str(file)
+    return file
 
 
 def allow(node: FakeNode, policy: str, folder: Path) -> None:

@@ -23,6 +23,7 @@ from pfedul.engine.flower.wire import Handler, NodeOrder, app_of, open_order, pa
 from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held
 from pfedul.flower.policy import check_order, policy_of
+from pfedul.flower.signing import RECEIPT, read_node_key, signed
 from pfedul.protocol import Reply, Workbench, split_extra
 from pfedul.run.assembly import assemble, input_shape, load_data, own_data
 from pfedul.run.layouts import check_same_tensors
@@ -79,7 +80,7 @@ def answer(
         if order.client != node.client:
             raise PfedulError(f"this node is {node.client} and was asked as {order.client}")
         if action == "erase":
-            return pack_words("erase", erase(node.folder, order.federation, node.client))
+            return pack_words("erase", _receipt(node, order.federation))
         return pack_reply(carry_out(node, order, load))
     except Exception as error:
         logging.getLogger("flwr").exception("The work for %s failed", client)
@@ -87,6 +88,14 @@ def answer(
         if action in {"hello", "erase"}:
             return pack_words(action, {"client": client, "failure": words})
         return pack_reply(Reply(client, 0, failure=words))
+
+
+def _receipt(node: Node, federation: str) -> dict[str, Any]:
+    """Erase this client's folder; the receipt is signed if the node config names the node's key."""
+    receipt, key = erase(node.folder, federation, node.client), node.config.get("key")
+    if key is None:
+        return receipt
+    return signed(RECEIPT, receipt, read_node_key(Path(str(key)).expanduser()))
 
 
 def node_of(config: Mapping[str, Any]) -> Node:

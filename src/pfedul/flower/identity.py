@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from statistics import median_low
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
@@ -26,6 +27,7 @@ from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, clean_text, open
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
 from pfedul.flower.app_config import AppOptions
+from pfedul.flower.signing import RECEIPT, has_signed, read_public
 from pfedul.protocol import Task
 from pfedul.run.assembly import ModelFactory
 from pfedul.settings import Settings, fixed
@@ -38,6 +40,7 @@ from pfedul.store.nodes import (
     traffic_row,
     unconfirmed_erasures,
 )
+from pfedul.store.requests import SIGNED
 from pfedul.store.tables import Member
 
 Words = Mapping[str, Any]
@@ -77,6 +80,15 @@ def ask(
 
 
 @dataclass(frozen=True)
+class Registered:
+    """What Flower says of a node: its id now, and the name and key that it was registered with."""
+
+    id: int
+    name: str
+    public_key: bytes
+
+
+@dataclass(frozen=True)
 class Introduced:
     """A node that has said who it is, and what the server must know of its data."""
 
@@ -88,7 +100,13 @@ class Introduced:
 
 def online_nodes(grid: Grid) -> dict[str, int]:
     """The key (SHA-256 of the public key) of every node that is connected -> its id now."""
-    return {hashlib.sha256(node.public_key).hexdigest(): node.node_id for node in grid.get_nodes()}
+    return {key: node.id for key, node in registered_nodes(grid).items()}
+
+
+def registered_nodes(grid: Grid) -> dict[str, Registered]:
+    """Every node that is connected, by the SHA-256 of its public key."""
+    nodes = [Registered(node.node_id, node.name, node.public_key) for node in grid.get_nodes()]
+    return {hashlib.sha256(node.public_key).hexdigest(): node for node in nodes}
 
 
 def ask_who(
@@ -97,14 +115,9 @@ def ask_who(
     """Ask nodes who they are; a text says why one cannot be taken."""
     order = NodeOrder(Task("hello", 0), "", settings=fixed(settings))
     answers, rows = ask(server, order, nodes)
-    names = registered_names(server.grid)
+    names = {key: node.name for key, node in registered_nodes(server.grid).items()}
     claims = {key: read_introduction(key, words) for key, words in answers.items()}
     return {key: under_its_name(claim, names.get(key)) for key, claim in claims.items()}, rows
-
-
-def registered_names(grid: Grid) -> dict[str, str]:
-    """The name under which the operator registered each node, where there is one."""
-    return {hashlib.sha256(node.public_key).hexdigest(): node.name for node in grid.get_nodes()}
 
 
 def under_its_name(claim: Introduced | str, name: str | None) -> Introduced | str:
@@ -196,21 +209,22 @@ def confirm_erasures(server: FlowerServer, federation: Federation) -> None:
     """Ask those who are connected and have yet to confirm; note their receipts."""
     ledger = federation.store.ledger
     waiting = unconfirmed_erasures(ledger)
-    online = online_nodes(server.grid) if waiting else {}
+    online = registered_nodes(server.grid) if waiting else {}
     for row in waiting:
         if row["node_key"] in online:
             _ask_one(server, federation, row, online[row["node_key"]])
 
 
 def _ask_one(
-    server: FlowerServer, federation: Federation, row: Mapping[str, Any], node: int
+    server: FlowerServer, federation: Federation, row: Mapping[str, Any], node: Registered
 ) -> None:
     ledger, target = federation.store.ledger, row["target"]
     name = str(ledger.meta("federation"))
     order = NodeOrder(Task("erase", int(row["request"])), target, name)
-    answers, rows = ask(server, order, {target: node})
+    answers, rows = ask(server, order, {target: node.id})
     words = answers[target]
-    receipt = words.get("failure") or read_receipt(words, name, row["receipt"])
+    expected = ExpectedReceipt(name, target, row["receipt"], read_public(node.public_key))
+    receipt = words.get("failure") or read_receipt(words, expected)
     if isinstance(receipt, str):
         server.tell(f"{target} has not confirmed: {receipt}.")
     else:
@@ -219,21 +233,41 @@ def _ask_one(
     ledger.write(rows)
 
 
-def read_receipt(words: Words, federation: str, waiting: str | None) -> dict[str, Any] | str:
-    """What is kept of a node's receipt, or why it confirms nothing.
+@dataclass(frozen=True)
+class ExpectedReceipt:
+    """What the server knows of a receipt before it comes.
 
     `waiting` names the hash of what the node held: who erased an empty folder erased another one.
+    `key`: the node's public key, if it is one that signs.
     """
+
+    federation: str
+    client: str
+    waiting: str | None
+    key: EllipticCurvePublicKey | None
+
+
+def read_receipt(words: Words, expected: ExpectedReceipt) -> dict[str, Any] | str:
+    """What is kept of a node's receipt, or why it confirms nothing."""
     try:
-        held = json.loads(waiting or "{}").get("held")
-        if words["federation"] != federation:
+        held = json.loads(expected.waiting or "{}").get("held")
+        if (words["federation"], words["client"]) != (expected.federation, expected.client):
             return "an odd receipt"
+        if expected.key is not None and not has_signed(RECEIPT, words, expected.key):
+            return _NOT_SIGNED
         if held is not None and held not in words["sha256"]:
             return "its receipt does not name the tensors that it held; has its folder moved?"
         counts = {key: _size(words[key]) for key in ("files", "bytes")}
-        return {"erased_at": clean_text(words["erased_at"])[:MOMENT], **counts}
+        erased_at = clean_text(words["erased_at"])[:MOMENT]
+        return {"erased_at": erased_at, **counts, SIGNED: expected.key is not None}
     except Exception as error:  # they may be anything at all
         return clean_text(f"its receipt cannot be read ({error!r})")
+
+
+_NOT_SIGNED = (
+    "its receipt is not signed with the key of its node; name the file of that key in its node "
+    'config: key="/etc/pfedul/node.key"'
+)
 
 
 def _size(value: object) -> int:

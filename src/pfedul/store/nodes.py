@@ -11,6 +11,7 @@ from pfedul.base.clock import now
 from pfedul.store.chain import ERASURE, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.paths import AT_NODES
+from pfedul.store.requests import SIGNED
 
 
 def run_facts(shape: Sequence[int], classes: int) -> list[Statement]:
@@ -85,11 +86,11 @@ def unconfirmed_erasures(ledger: Ledger) -> list[dict[str, Any]]:
 
 def confirmed_rows(erasure: Mapping[str, Any], receipt: Mapping[str, Any]) -> list[Statement]:
     """An erasure with the client's receipt: how much was erased, not the hashes of its tensors."""
-    kept = {key: receipt[key] for key in ("erased_at", "files", "bytes")}
+    kept = {key: receipt[key] for key in ("erased_at", "files", "bytes", SIGNED)}
     key = erasure["request"], erasure["target"]
     return [
         insert("erasures", **{**erasure, "confirmed_at": now(), "receipt": json.dumps(kept)}),
-        Attestation(ERASURE, "erasures", key, {"confirmed": True}),
+        Attestation(ERASURE, "erasures", key, {"confirmed": True, SIGNED: kept[SIGNED]}),
     ]
 
 

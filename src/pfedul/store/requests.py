@@ -28,6 +28,9 @@ ASKED = "asked"
 
 NOT_CONFIRMED = "erasure at the client not confirmed"
 
+SIGNED = "signed"
+"""Of a receipt: whether the node signed it with the key that it is known by."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -158,9 +161,15 @@ def accuracies(ledger: Ledger, request: Request) -> tuple[dict[str, float], dict
 
 def erased_at_client(ledger: Ledger, request: Request) -> dict[str, str]:
     """For targets that kept their personal tensors themselves: whether these are erased."""
-    sql = "SELECT target, confirmed_at FROM erasures WHERE request = ? ORDER BY target"
-    confirmed = ledger.pairs(sql, request.number)
-    return {who: f"confirmed {at}" if at else NOT_CONFIRMED for who, at in confirmed.items()}
+    sql = "SELECT * FROM erasures WHERE request = ? ORDER BY target"
+    return {row["target"]: _confirmation(row) for row in ledger.rows(sql, request.number)}
+
+
+def _confirmation(erasure: Mapping[str, Any]) -> str:
+    if not erasure["confirmed_at"]:
+        return NOT_CONFIRMED
+    signed = json.loads(erasure["receipt"] or "{}").get(SIGNED)
+    return f"confirmed {erasure['confirmed_at']}" + (", signed by its node" if signed else "")
 
 
 def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pfedul.flower.deployment.layout import PRIVATE, DeploymentPaths, write
+from pfedul.flower.signing import read_node_key
 
 AUTHORITY = "pfedul deployment authority"
 AUTHORITY_DAYS = 3650
@@ -56,15 +57,7 @@ def make_node_key(layout: DeploymentPaths, client: str) -> None:
 
 def node_key(layout: DeploymentPaths, client: str) -> ec.EllipticCurvePrivateKey:
     """The private key of a client's node."""
-    data = layout.key(client).read_bytes()
-    return _elliptic(serialization.load_ssh_private_key(data, password=None))
-
-
-def public_form(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A node's public key as Flower registers it."""
-    return key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    return read_node_key(layout.key(client))
 
 
 def _elliptic(key: object) -> ec.EllipticCurvePrivateKey:

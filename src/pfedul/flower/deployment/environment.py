@@ -117,7 +117,7 @@ def node_command(
 
 def node_config(layout: DeploymentPaths, record: DeploymentRecord, name: str) -> str:
     """What the client's side of the app reads: who it is, its own folder, where its data is."""
-    words = {"client": name, "folder": str(layout.node(name))}
+    words = {"client": name, "folder": str(layout.node(name)), "key": str(layout.key(name))}
     if record.data_root is not None:
         words["data-root"] = record.data_root
     return " ".join(f"{key}={quoted(value)}" for key, value in words.items())

@@ -10,8 +10,9 @@ import hashlib
 import shutil
 from contextlib import closing
 
-from pfedul.flower.deployment.certificates import node_key, public_form
+from pfedul.flower.deployment.certificates import node_key
 from pfedul.flower.deployment.layout import DeploymentPaths
+from pfedul.flower.signing import public_form
 from pfedul.store.ledger import Ledger
 from pfedul.store.nodes import barred_keys, unconfirmed_erasures
 from pfedul.store.paths import LEDGER_FILE

@@ -25,6 +25,7 @@ from pfedul.flower.deployment.layout import (
     write,
 )
 from pfedul.flower.deployment.processes import DeploymentRecord, read_record, write_record
+from pfedul.flower.signing import public_form
 from pfedul.store.folder import own_errors
 from pfedul.version import __version__
 
@@ -167,7 +168,7 @@ class _Call:
         key = certificates.node_key(self.layout, name)
         try:
             if node is None:
-                control.register(self._server, certificates.public_form(key), name)
+                control.register(self._server, public_form(key), name)
             elif node.status == control.ONLINE:
                 control.sign_off(self._server, node, key)
         except control.NoAnswer as error:
@@ -200,7 +201,7 @@ class _Call:
         return {name: node.id for name, node in nodes.items() if node and node.status == online}
 
     def _known(self, name: str, known: dict[bytes, control.KnownNode]) -> control.KnownNode | None:
-        return known.get(certificates.public_form(certificates.node_key(self.layout, name)))
+        return known.get(public_form(certificates.node_key(self.layout, name)))
 
     def _wait(self, names: Sequence[str], missing: Callable[[], list[str]]) -> None:
         """Until nobody is missing; a process that ends, or the deadline, is a failure."""
