@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 @click.option("--clients", multiple=True, metavar="ID", help="A node's client; may be given again.")
 @click.option("--host", help="Address that the server listens on.  [default: 127.0.0.1]")
 @click.option(
+    "--expose",
+    is_flag=True,
+    help="Allow a --host that other machines reach: who does can run code on server and nodes.",
+)
+@click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
@@ -48,18 +53,25 @@ def up(run: Path, **options: Any) -> Output:
     to real hosts.
     """
     require_flower()
+    from pfedul.flower.deployment.exposure import MEANING
     from pfedul.flower.deployment.up import UpOptions, bring_up
 
     with waiting("Starting Flower"):
-        result = _as_json(run, bring_up(run, UpOptions(**options)))
+        deployment = bring_up(run, UpOptions(**options))
+    result = _as_json(run, deployment)
+    if result["exposed"]:
+        click.echo(f"Warning: the server listens beyond this machine, and {MEANING}.", err=True)
     return Output(result, lambda: _print_deployment(result))
 
 
 def _as_json(run: Path, deployment: Deployment) -> dict[str, Any]:
+    from pfedul.flower.deployment.exposure import is_loopback
+
     ids = {name: str(node_id) for name, node_id in deployment.node_ids.items()}
     return {
         "run": str(run),
         "folder": str(deployment.layout.folder),
+        "exposed": not is_loopback(deployment.record.host),
         "started": list(deployment.started),
         "processes": [
             {

@@ -15,6 +15,7 @@ import tomli_w
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment import certificates, control, environment, processes
 from pfedul.flower.deployment.environment import LOOPBACK, address, free_port, reachable
+from pfedul.flower.deployment.exposure import listening_host
 from pfedul.flower.deployment.layout import (
     EXECUTABLE,
     SUPERLINK,
@@ -40,6 +41,7 @@ class UpOptions:
     nodes: int | None = None
     clients: tuple[str, ...] = ()
     host: str | None = None
+    expose: bool = False
     port: int = 0
     data_root: Path | None = None
     deadline: float = 60.0
@@ -78,12 +80,13 @@ def _record_for(layout: DeploymentPaths, options: UpOptions) -> DeploymentRecord
     """The record of the last call, or a new one, with these options."""
     before = read_record(layout)
     data_root = None if options.data_root is None else str(options.data_root.absolute())
+    last = None if before is None else before.host
+    host = listening_host(options.host, last, expose=options.expose)
     if before is None:
-        host = options.host or LOOPBACK
         return DeploymentRecord(secrets.token_hex(8), host, _port(host, options.port), data_root)
     wanted = replace(
         before,
-        host=options.host or before.host,
+        host=host,
         port=options.port or before.port,
         data_root=data_root or before.data_root,
     )
