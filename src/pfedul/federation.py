@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from pfedul.run.run import Run
 from pfedul.run.training import OnProgress, train
 from pfedul.run.training import Progress as Progress
 from pfedul.store.audits import Audit
+from pfedul.store.requests import SIGNED
 from pfedul.store.tables import evaluation_rows
 from pfedul.unlearn.asked import Asked
 from pfedul.unlearn.inspection import exact_scores, plan_of, score_table
@@ -109,6 +110,7 @@ class Federation(Run):
         by: str | None = None,
         ground: str | None = None,
         due: str | None = None,
+        signed: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Outcome:
         """Forget these clients: correct the shared layers, erase, let the others recalibrate.
@@ -117,7 +119,8 @@ class Federation(Run):
         Clients in `away` recalibrate later (`recalibrate`). If it is interrupted, the request
         is pending and no tensor is changed; asking again finishes it. With `audit`, what was
         forgotten is measured as well, where the targets' samples allow it (docs/audit.md).
-        `by`, `ground` and `due` (YYYY-MM-DD) say who asks for it, and are kept with the request.
+        `by`, `ground` and `due` (YYYY-MM-DD) say who asks for it, and are kept with the request;
+        so is `signed`, a request that the client's own node has signed (docs/flower.md).
         Asking again for what is done returns the outcome.
         """
         self.store.require_writing()
@@ -127,7 +130,7 @@ class Federation(Run):
             from pfedul.audit.instant import Witness
 
             examine = Witness
-        asked = Asked(by, ground, due).as_json()
+        asked = {**Asked(by, ground, due).as_json(), **({SIGNED: dict(signed)} if signed else {})}
         return forget(self, targets, ForgetOptions(**options), away, on_stage, examine, asked)
 
     def rehearse(

@@ -55,7 +55,7 @@ def test_the_app_trains_and_forgets(tmp_path):
         app["server"](grid, Context(1, 1, {}, RecordDict(), merged))
 
     flwr_run(rounds=3)
-    flwr_run(action="forget", client="ward-3")
+    flwr_run(action="forget", client="ward-3", by="case 17", ground="it asked")
     status = read_status(tmp_path / "run")
     assert [row["client"] for row in status["clients"]] == ["ward-1", "ward-2"]
     assert status["personalization"].startswith("fedrep")

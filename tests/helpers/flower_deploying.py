@@ -91,7 +91,8 @@ PATIENCE = 420.0
 
 def command_of(run: Path, action: str, app: str = "app", **config: Any) -> list[str]:
     """The command of a user who wants an action done."""
-    asked = {"action": action, "reply_deadline": 120.0, "nodes_deadline": 90.0, **config}
+    why = {"by": "case 17", "ground": "GDPR Art. 17"} if action == "forget" else {}
+    asked = {"action": action, "reply_deadline": 120.0, "nodes_deadline": 90.0, **why, **config}
     words = " ".join(f"{key.replace('_', '-')}={json.dumps(asked[key])}" for key in asked)
     folder = run / "deployment"
     return [str(folder / "flwr"), "run", str(folder / app), "pfedul", "--stream", "-c", words]

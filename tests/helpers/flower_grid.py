@@ -159,5 +159,7 @@ class Operator:
     def __call__(self, action: str, **config: Any) -> dict[str, Any]:
         given = {key.replace("_", "-"): value for key, value in config.items()}
         first = QUICK if action == "train" else {key: QUICK[key] for key in QUICK if "dead" in key}
+        if action == "forget" and "signed-request" not in given:
+            first = {**first, "by": "case 17", "ground": "GDPR Art. 17(1)(b)"}
         options, asked = read_config({**first, "run": str(self.run), "action": action, **given})
         return run_action(FlowerServer(self.grid, options, WithNorm, self.told.append), asked)

@@ -94,7 +94,7 @@ def _next_commands(run: Path, clients: list[str]) -> dict[str, str]:
     start = f"{shlex.quote(f'{folder}/flwr')} run {shlex.quote(f'{folder}/app')} pfedul --stream"
     return {
         "train": f"{start} -c 'action=\"train\" rounds=2'",
-        "forget": f'{start} -c \'action="forget" client="{someone}"\'',
+        "forget": f'{start} -c \'action="forget" client="{someone}" by="case 17" ground="trial"\'',
         "status": f"pfedul status {shlex.quote(str(run))}",
         "down": f"pfedul down {shlex.quote(str(run))}",
     }

@@ -14,6 +14,7 @@ from typing import Any
 from pfedul.base.options import check_options, option, option_name
 from pfedul.errors import PfedulError
 from pfedul.settings import Settings
+from pfedul.unlearn.asked import Asked
 from pfedul.unlearn.options import ForgetOptions
 
 ACTIONS = ("train", "forget", "evaluate", "status", "inspect", "recalibrate", "admit")
@@ -31,6 +32,9 @@ class AppOptions:
     run: str = option("", "The run folder, on the server's side.")
     config: str = option("", "Settings from a TOML file on the server's side, for a new run.")
     client: str = option("", "The client, or several with commas between, to forget or admit.")
+    signed_request: str = option(
+        "", "A request to be forgotten that the client's node has signed: its file at the server."
+    )
     again: bool = option(False, "Admit a forgotten client as a new one.")
     nodes: int = option(
         0, "Clients of a new run where the settings do not say how many.", at_least=0
@@ -61,6 +65,7 @@ def defaults() -> dict[str, Any]:
     """Every key with its default, for the app's pyproject.toml."""
     own = {spec.name: spec.default for spec in fields(AppOptions)}
     others = [*(_names(Settings) - NOT_HERE), *map(_forget_key, _names(ForgetOptions))]
+    others += _names(Asked)
     values = {**dict.fromkeys(sorted(others), ""), **own}
     return {_key(name): value for name, value in values.items()}
 
@@ -72,11 +77,13 @@ def read_config(config: Mapping[str, Any]) -> tuple[AppOptions, dict[str, Any]]:
     """
     given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
     of_forget = {_forget_key(name): name for name in _names(ForgetOptions)}
-    own, settings = _names(AppOptions), _names(Settings) - NOT_HERE
+    own, settings, asking = _names(AppOptions), _names(Settings) - NOT_HERE, _names(Asked)
     for key in given:
-        if key not in own | settings | set(of_forget):
+        if key not in own | settings | set(of_forget) | asking:
             raise PfedulError(_unknown(key))
     options = AppOptions(**{key: given[key] for key in given if key in own})
+    if options.action == "forget":
+        of_forget |= {name: name for name in asking}
     if options.action in {"forget", "inspect"}:
         return options, {of_forget[key]: given[key] for key in given if key in of_forget}
     return options, {key: given[key] for key in given if key in settings - own}

@@ -22,6 +22,7 @@ from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation, Progress
 from pfedul.flower.app_config import AppOptions, read_config
+from pfedul.flower.asking import asking_of
 from pfedul.flower.deployment.down import scrub
 from pfedul.flower.deployment.gone import remove_gone_keys
 from pfedul.flower.deployment.layout import PRIVATE, DeploymentPaths, write
@@ -136,13 +137,14 @@ def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any])
     """Finish the server's side first; then the target's own folder, if it can be reached."""
     layout = DeploymentPaths(server.options.path)
     refuse_links(layout.folder)
-    outcome = federation.forget(*server.options.clients, **asked)
+    ledger, options = federation.store.ledger, server.options
+    asking = asking_of(ledger, options.clients, asked, options.signed_request)
+    outcome = federation.forget(*asking.clients, **{**asked, **asking.kept()})
     confirm_erasures(server, federation)
     if not scrub(layout.database, logs=True):
         server.tell("Flower's database may still hold deleted messages; 'pfedul down' clears it.")
     for client in remove_gone_keys(layout):
         server.tell(f"The key of {client}'s node is removed; 'pfedul down' removes its folders.")
-    ledger = federation.store.ledger
     found = read_outcome(ledger, read_request(ledger, outcome.request))
     for target, state in found.erased_at_client.items():
         if state == NOT_CONFIRMED:

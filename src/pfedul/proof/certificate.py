@@ -86,6 +86,7 @@ def _asked(request: Request) -> dict[str, Any]:
         "level": request.level,
         "asked_at": request.asked_at,
         "asked": request.asked,
+        "signed_by_node": request.signed,
         "finished_at": (request.outcome or {})["finished_at"],
     }
 

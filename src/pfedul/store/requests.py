@@ -29,7 +29,8 @@ ASKED = "asked"
 NOT_CONFIRMED = "erasure at the client not confirmed"
 
 SIGNED = "signed"
-"""Of a receipt: whether the node signed it with the key that it is known by."""
+"""Of a receipt: whether the node signed it with the key that it is known by. Of who asked: the
+request that a node signed."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,14 @@ class Request:
     @property
     def asked(self) -> dict[str, Any]:
         """Who asked for it (`by`), on what `ground`, and when it is `due`; as far as known."""
-        return dict(self.options.get(ASKED, {}))
+        kept = self.options.get(ASKED, {})
+        return {name: value for name, value in kept.items() if name != SIGNED}
+
+    @property
+    def signed(self) -> dict[str, Any] | None:
+        """The request as the client's own node wrote and signed it, if it did."""
+        words: dict[str, Any] | None = self.options.get(ASKED, {}).get(SIGNED)
+        return words
 
     @property
     def open(self) -> bool:
@@ -125,7 +133,7 @@ def file_request(
     if begun is None:
         number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
         begun = Request(number, tuple(targets), {}, now(), PENDING)
-    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: begun.asked or dict(asked)}
+    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: begun.options.get(ASKED) or dict(asked)}
     begun = replace(begun, options=kept)
     ledger.write([_row(begun), request_entry(begun.number, PENDING)])
     return begun
