@@ -372,6 +372,7 @@ def test_the_node_is_told_who_it_is(tmp_path):
     assert parse_config_args([command[command.index("--node-config") + 1]]) == {
         "client": "client-00",
         "folder": f"{tmp_path}/a run/deployment/nodes/client-00",
+        "key": f"{tmp_path}/a run/deployment/keys/client-00",
         "data-root": "/data/ward 3",
     }
     with pytest.raises(PfedulError, match="quotes"):
