@@ -109,7 +109,7 @@ def inspected(trained):
 
 
 def test_a_node_that_claims_another_clients_name_gets_nothing(inspected):
-    words = "the name client-01 belongs to a node with another key"
+    words = "it claims to be client-01, and is registered as thief"
     found = rows(inspected.run, "SELECT node_key, claim, reason FROM strangers")
     assert found == [(inspected.thief, "client-01", words)]
     assert words in inspected.log
