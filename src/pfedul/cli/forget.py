@@ -147,15 +147,19 @@ def forget(
     carried_over = applies(result, audit)
 
     def show() -> None:
-        if done is not None:
-            line("This was done before; nothing was done again.")
-        removal.print_outcome(result)
-        if result["audit"] is not None:
-            print_own_evidence(result["audit"])
+        _show(result, done is not None)
         if audit is not None and carried_over is not None:
             print_carried_over(audit.evidence, carried_over["differences"])
 
     return Output({**result, "rehearsal": carried_over}, show)
+
+
+def _show(result: dict[str, Any], done_before: bool) -> None:
+    if done_before:
+        line("This was done before; nothing was done again.")
+    removal.print_outcome(result)
+    if result["audit"] is not None:
+        print_own_evidence(result["audit"])
 
 
 def _dry_run(

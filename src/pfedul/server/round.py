@@ -131,9 +131,7 @@ def run_round(
     with closing(ask(task, order, shared, check, on_refusal=result.refused.append)) as replies:
         for reply in replies:
             norm = norms[reply.client]
-            if rules.limit is not None and norm > rules.limit:
-                reply = shortened(reply, shared, rules.parameters, rules.limit / norm)
-                result.shortened.append(Shortened(reply.client, norm, rules.limit))
+            reply = _shortened(reply, norm, shared, rules, result)
             aggregate.add(reply.client, reply.shared, weights[reply.client])
             keep(reply)
             result.accepted.append(_accepted(reply, norm))
@@ -144,6 +142,16 @@ def run_round(
     if not all(is_finite(tensor) for tensor in result.shared.values()):
         raise MeanOverflows(number)
     return result
+
+
+def _shortened(
+    reply: Reply, norm: float, shared: Tensors, rules: Rules, result: RoundResult
+) -> Reply:
+    """The reply, shortened to the limit; that it was is noted in the result."""
+    if rules.limit is None or norm <= rules.limit:
+        return reply
+    result.shortened.append(Shortened(reply.client, norm, rules.limit))
+    return shortened(reply, shared, rules.parameters, rules.limit / norm)
 
 
 def _accepted(reply: Reply, norm: float) -> Accepted:

@@ -28,7 +28,7 @@ from pfedul.store.ledger import insert
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.requests import FAILED, REFUSED, Request
 from pfedul.store.tables import LENGTHS_SINCE, accuracies_of, digest_of
-from pfedul.unlearn.account import Account
+from pfedul.unlearn.account import Account, Counts
 from pfedul.unlearn.agreement import not_measured, refuse_ruin
 from pfedul.unlearn.base import Method, Result
 from pfedul.unlearn.checks import check_away, check_method, check_targets
@@ -145,24 +145,19 @@ def _share(run: Run, targets: Sequence[str]) -> float:
 
 def _remove(removal: Removal) -> None:
     """Stages 1 to 3, repair before the last, and the erasure, as one commit."""
-    run, stages, number = removal.run, removal.stages, removal.request.number
+    run, stages = removal.run, removal.stages
     removal.watch.begin(removal.targets)
     before = _known_accuracies(removal) or stages.accuracies(removal.remaining, run.shared)
-    ctx, result = _unlearn(removal)
-    _stage_result(run, result)
-    repair, repaired = _repair(removal, ctx, result.shared)
-    refuse_unchanged(run, removal.targets, removal.options, result, repaired)
-    stale = took_part(run, removal.targets) or not same_weights(repaired, run.shared)
-    recalibrated = recalibrate(stages, removal.options, removal.present, repaired, number, stale)
+    result, repair, counts, recalibrated = _corrected(removal)
     sha256_after = run.store.stage(SHARED_FILE, recalibrated.shared)
     erased = _erase(removal, repair)
     after = _accuracies_after(removal, recalibrated)
     name, silent = removal.options.entry.name, stages.silent
     refuse_ruin(name, removal.remaining, silent, before, after)
     both = [client for client in before if client in after]
-    counts = ctx.account.counts + repair.ctx.account.counts
+    notes = (*removal.notes, *result.notes, *_repair_notes(removal, result, repair))
     outcome = Outcome(
-        request=number,
+        request=removal.request.number,
         targets=removal.targets,
         options=removal.options.as_json(),
         asked_at=removal.request.asked_at,
@@ -178,18 +173,26 @@ def _remove(removal: Removal) -> None:
         shared_sha256_before=str(digest_of(run.store.ledger, SHARED_FILE)),
         shared_sha256_after=sha256_after,
         not_recalibrated=_not_recalibrated(removal, recalibrated),
-        notes=(
-            *removal.notes,
-            *result.notes,
-            *_repair_notes(removal, result, repair),
-            *not_measured(removal.remaining, silent, after),
-        ),
+        notes=(*notes, *not_measured(removal.remaining, silent, after)),
         audit=removal.watch.evidence(recalibrated.shared),
         retraining_cpu_seconds=cpu_to_retrain(run, removal.remaining),
         state_sha256_after=run.store.state_digest(),
         asked=removal.request.asked,
     )
     _commit(removal, outcome, recalibrated.shared)
+
+
+def _corrected(removal: Removal) -> tuple[Result, Repair, Counts, Recalibrated]:
+    """The method, repair and recalibration; what they sent is counted together."""
+    run, options = removal.run, removal.options
+    ctx, result = _unlearn(removal)
+    _stage_result(run, result)
+    repair, repaired = _repair(removal, ctx, result.shared)
+    refuse_unchanged(run, removal.targets, options, result, repaired)
+    stale = took_part(run, removal.targets) or not same_weights(repaired, run.shared)
+    number = removal.request.number
+    recalibrated = recalibrate(removal.stages, options, removal.present, repaired, number, stale)
+    return result, repair, ctx.account.counts + repair.ctx.account.counts, recalibrated
 
 
 # Stages 1 and 2: the method
