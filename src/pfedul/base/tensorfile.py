@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from pfedul.base.interruption import uninterrupted
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 
@@ -22,7 +23,8 @@ _METADATA = {"format": "pt"}  # a second key would make the bytes depend on hash
 def encode(tensors: Tensors) -> bytes:
     """The bytes of a tensor file; equal tensors give equal bytes."""
     own = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    return safetensors.torch.save(_without_aliases(own), metadata=_METADATA)
+    with uninterrupted():
+        return safetensors.torch.save(_without_aliases(own), metadata=_METADATA)
 
 
 def _without_aliases(tensors: Tensors) -> Tensors:
@@ -38,12 +40,13 @@ def _without_aliases(tensors: Tensors) -> Tensors:
 
 def decode(data: bytes) -> Tensors:
     """The inverse of `encode`; what is not a tensor file raises safetensors' own error."""
-    return safetensors.torch.load(data)
+    with uninterrupted():
+        return safetensors.torch.load(data)
 
 
 def read_file(path: Path) -> Tensors:
     """The tensors of a file; a missing, damaged or foreign file is refused as a whole."""
-    with _refusing_damage(path):
+    with _refusing_damage(path), uninterrupted():
         return safetensors.torch.load_file(path)
 
 
@@ -74,7 +77,11 @@ def layout_of(tensor: Tensor) -> Layout:
 
 def read_layout(path: Path) -> dict[str, Layout]:
     """Shapes and types of the tensors of a file; only its header is read."""
-    with _refusing_damage(path), safetensors.safe_open(path, framework="pt") as file:
+    with (
+        _refusing_damage(path),
+        uninterrupted(),
+        safetensors.safe_open(path, framework="pt") as file,
+    ):
         parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {name: (tuple(p.get_shape()), p.get_dtype()) for name, p in parts.items()}
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pfedul.base.interruption import uninterrupted
 from pfedul.clusters.forming import form_clusters
 from pfedul.errors import PfedulError
 from pfedul.protocol import Reply, RoundResult
@@ -15,7 +16,7 @@ from pfedul.run.privacy import sampled
 from pfedul.run.run import Run
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
 from pfedul.settings import merge, write_toml
-from pfedul.store.folder import own_errors, uninterrupted
+from pfedul.store.folder import own_errors
 from pfedul.store.ledger import Statement
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, checkpoint_file
 from pfedul.store.requests import unfinished

@@ -6,8 +6,6 @@ import errno
 import glob
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -229,26 +227,6 @@ def own_errors(path: Path) -> Iterator[None]:
         raise TransientError(
             f"Cannot write to {path}: {error.strerror}; nothing that was committed is lost."
         ) from None
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C, or a request to terminate, takes effect after the block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _frame: caught.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if caught:
-            signal.raise_signal(caught[0])
 
 
 def absolute(run: str | Path) -> Path:

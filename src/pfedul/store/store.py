@@ -18,6 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from pfedul.base.interruption import uninterrupted
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
@@ -291,7 +292,7 @@ class Store:
         if not self._rows and not self._batch and not self._removed:
             return
         started = time.perf_counter()
-        with folder.own_errors(self.path), folder.uninterrupted():
+        with folder.own_errors(self.path), uninterrupted():
             folder.sync_tree(self.path / STAGING)
             self._publishing = True
             moves = self._moves()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pfedul.base.clock import now
+from pfedul.base.interruption import uninterrupted
 from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors, same_weights
 from pfedul.base.text import without_names
@@ -23,7 +24,7 @@ from pfedul.run.retrained import cpu_to_retrain
 from pfedul.run.run import Run
 from pfedul.store import requests as requests_of
 from pfedul.store.copies import clear_notes, refuse_leftovers
-from pfedul.store.folder import own_errors, uninterrupted
+from pfedul.store.folder import own_errors
 from pfedul.store.ledger import insert
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.requests import FAILED, REFUSED, Request
