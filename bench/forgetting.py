@@ -57,8 +57,8 @@ def _exclude(strength: float, rounds: int = 0, repair: str = "ordinary") -> dict
     return {f"exclude {strength:g}{kind}": own}
 
 
-CONTROL_ROUNDS = (3, 7, 14, 28)
-"""About 1, 2, 4 and 8 times the CPU time of the default."""
+CONTROL_ROUNDS = (3, 7, 14, 28, 45)
+"""From less than the CPU time of the default to about eight times as much."""
 
 VARIANTS = {
     "default": "pfedul",
@@ -80,6 +80,9 @@ VARIANTS = {
     "recalibration alone": "recalibration",
 }
 """Name in the tables -> the method as `pfedul compare --methods` takes it."""
+
+AFFINE = {"default, affine": "pfedul:affine=true"}
+"""FedBN alone: weights and biases of the normalisation are fitted as well."""
 
 Row = dict[str, Any]
 FIGURES = ("verdict", "instant", "removed", "removed_interval", "mean_excess", "pps", "cfi")
@@ -114,26 +117,31 @@ def measure(runs: Path, root: str, personalization: str, seed: int, sizes: Seque
     """All variants for the targets of one training, as far as they are not measured yet."""
     name = f"{personalization}-{seed}"
     files = {size: RESULTS / f"{name}-{size}.json" for size in sizes}
-    missing = [size for size, file in files.items() if not _complete(file)]
+    variants = variants_of(personalization)
+    missing = [size for size, file in files.items() if not _complete(file, variants)]
     if not missing:
         return
     with trained(runs / name, personalization, seed, root) as federation:
         for size in missing:
             target = targets_of(federation)[size]
-            document = compared(federation, target)
+            document = compared(federation, target, variants)
             samples = {c: member.train_samples for c, member in federation.members.items()}
             heading = {"personalization": personalization, "seed": seed, "size": size}
             shares = {"share": samples[target] / sum(samples.values())}
-            _keep(files[size], {**heading, **shares, **rows_of(document)})
+            _keep(files[size], {**heading, **shares, **rows_of(document, variants)})
 
 
-def _complete(file: Path) -> bool:
-    return file.is_file() and json.loads(file.read_text())["rows"].keys() >= VARIANTS.keys()
+def variants_of(personalization: str) -> dict[str, str]:
+    return VARIANTS | (AFFINE if personalization == "fedbn" else {})
 
 
-def compared(federation: Federation, target: str) -> dict[str, Any]:
+def _complete(file: Path, variants: Mapping[str, str]) -> bool:
+    return file.is_file() and json.loads(file.read_text())["rows"].keys() >= variants.keys()
+
+
+def compared(federation: Federation, target: str, variants: Mapping[str, str]) -> dict[str, Any]:
     """All variants from this checkpoint, one cell after another."""
-    cells = cells_of(VARIANTS.values(), [None])
+    cells = cells_of(variants.values(), [None])
     comparison = Comparison(federation, (target,), cells, ORACLES, workers=1)
     run = federation.store.path.name
     return compare(
@@ -147,12 +155,12 @@ def _tell(what: str, done: int, of: int) -> None:
     print(f"\r{what[:90]:<90} {done}/{of}", end="", file=sys.stderr, flush=True)
 
 
-def rows_of(document: Mapping[str, Any]) -> Row:
+def rows_of(document: Mapping[str, Any], variants: Mapping[str, str]) -> Row:
     """The figures that tables need, of every variant, the untouched run and each oracle."""
     by_label = {row["label"]: row for row in document["cells"]}
     oracles = [row for row in document["references"] if is_oracle(row)]
     retraining = sum(row["cpu_seconds"] for row in oracles) / len(oracles)
-    cells = {name: row_of(by_label[label], retraining) for name, label in VARIANTS.items()}
+    cells = {name: row_of(by_label[label], retraining) for name, label in variants.items()}
     untouched = next(row for row in document["references"] if not is_oracle(row))
     return {
         "training_cpu_seconds": document["training_cpu_seconds"],
