@@ -30,7 +30,7 @@ from pfedul.protocol import ENGINES
 from pfedul.records import canonical_records, record_names
 from pfedul.records.base import RecordOptions
 from pfedul.store.ledger import Statement, insert
-from pfedul.store.paths import SETTINGS_FILE
+from pfedul.store.paths import SETTINGS_FILE, inside
 
 SCHEDULES = ("constant", "cosine")
 
@@ -120,12 +120,16 @@ class Settings:
         newer=True,
     )
     max_weight: float = option(
-        1.0, "No client weighs more than this share of a round.", above=0, at_most=1, newer=True
+        1.0,
+        "No client weighs more than this share of those that a round asks.",
+        above=0,
+        at_most=1,
+        newer=True,
     )
     max_samples: int | None = option(
         None,
         "On Flower: refuse a node that says it has more training samples; without it, one that "
-        "says 100 times as many as the median.",
+        "says more than 10 times as many as the median of the others.",
         at_least=1,
         later=True,
     )
@@ -320,5 +324,5 @@ def named(choice: object) -> str:
 
 def read_settings(path: Path) -> Settings:
     """The settings of the run in this folder."""
-    file = path / SETTINGS_FILE
+    file = inside(path, SETTINGS_FILE)
     return from_mapping(read_toml(file), str(file))

@@ -285,9 +285,11 @@ def test_a_taken_port_is_a_sentence(tmp_path):
 
 def test_a_server_that_cannot_start_leaves_nothing_running(tmp_path):
     run = tmp_path / "run"
-    database = DeploymentPaths(run).database
-    database.parent.mkdir(parents=True)
-    database.write_bytes(b"this is no database " * 10)
+    layout = DeploymentPaths(run)
+    layout.database.parent.mkdir(parents=True)
+    layout.database.write_bytes(b"this is no database " * 10)
+    port = free_port("127.0.0.1")
+    write_record(layout, DeploymentRecord("token", "127.0.0.1", port, None))
     words = sentence("up", run, "--nodes", "1")
     assert "superlink ended while it started" in words
     assert "logs/superlink.log, which ends with: " in words

@@ -166,12 +166,22 @@ def claiming(count):
 def test_a_node_cannot_take_over_by_the_samples_that_it_declares(operate, grid, tmp_path):
     """Finding H4: 2^31-1 declared samples made a node's upload the shared tensors."""
     grid.of("c1").spoil = claiming(2**31 - 1)
-    with pytest.raises(PfedulError, match="2,147,483,647 training samples, and the median is 24"):
+    with pytest.raises(
+        PfedulError, match="2,147,483,647 training samples, and the median of the others is 24"
+    ):
         operate("train")
     grid.add("c3", tmp_path / "other")
     operate("train")
     names = rows(operate, "SELECT client FROM clients ORDER BY client")
     assert names == [("c0",), ("c2",), ("c3",)]
+
+
+def test_one_of_two_nodes_cannot_take_over(grid, operate):
+    """The claim itself does not count in the median that it is measured by."""
+    del grid.nodes[3]
+    grid.of("c1").spoil = claiming(2**31 - 1)
+    with pytest.raises(PfedulError, match="the median of the others is 24"):
+        operate("train", clients=2)
 
 
 def test_the_operator_can_bound_the_samples_of_a_node(operate, grid):
@@ -186,7 +196,7 @@ def test_a_newcomer_cannot_take_over_either(operate, grid, tmp_path):
     with pytest.raises(PfedulError):
         operate("admit", client="c3")
     ((reason,),) = rows(operate, "SELECT reason FROM strangers")
-    assert "1,000,000 training samples, and the median is 24" in reason
+    assert "1,000,000 training samples, and the median of the others is 24" in reason
 
 
 def test_a_name_that_two_strangers_claim_goes_to_neither(tmp_path, operate, grid):

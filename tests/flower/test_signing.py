@@ -4,11 +4,14 @@ import json
 import sqlite3
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 pytest.importorskip("flwr")
 
 from helpers.flower_grid import with_key
 from pfedul.engine.flower.wire import open_words, pack_words
+from pfedul.errors import PfedulError
 from pfedul.flower.signing import RECEIPT, REQUEST, has_signed, read_node_key, read_public, signed
 from pfedul.status import read_status
 
@@ -99,3 +102,10 @@ def test_a_signature_is_of_one_kind_of_words(grid, key):
     public = read_public(grid.of("c1").key)
     assert has_signed(RECEIPT, words, public)
     assert not has_signed(REQUEST, words, public)
+
+
+def test_a_key_of_another_kind_confirms_nothing():
+    public = Ed25519PrivateKey.generate().public_key()
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    with pytest.raises(PfedulError, match="cannot sign here"):
+        read_public(public.public_bytes(serialization.Encoding.PEM, form))

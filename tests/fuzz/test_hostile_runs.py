@@ -30,6 +30,8 @@ LOOKS = [
     ("inspect", "--client", "client-01", "--json"),
     ("report", "--output", "{out}/page.html"),
     ("report", "--format", "md", "--output", "{out}/page.md"),
+    ("verify",),
+    ("certificate", "--output", "{out}/certificate.json"),
 ]
 CHANGES = [("train", "--rounds", "3"), ("forget", "--client", "client-01", "--yes")]
 
@@ -98,4 +100,27 @@ def test_a_mutated_run_is_opened_or_refused_with_a_sentence(seed, start, tmp_pat
     wrong = attempt(run, CHANGES[seed % len(CHANGES)], tmp_path)
     assert not wrong, (kinds, wrong)
     assert contents(home) == around, kinds
-    assert {path.name for path in tmp_path.iterdir()} <= {"run", "home", "page.html", "page.md"}
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "run",
+        "home",
+        "page.html",
+        "page.md",
+        "certificate.json",
+    }
+
+
+PIPES = [
+    *("ledger.db-journal", "federation.toml", "federation.toml.new", "shared.safetensors", "lock"),
+    *("certificates/request-1.json", "comparisons/x/clients.json", "staging/1", "ledger.db"),
+]
+
+
+@pytest.mark.parametrize("name", PIPES)
+def test_no_command_waits_at_a_pipe(name, start, tmp_path):
+    run = Path(shutil.copytree(start, tmp_path / "run"))
+    (run / name).parent.mkdir(parents=True, exist_ok=True)
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    for words in (*LOOKS, *CHANGES):
+        wrong = attempt(run, words, tmp_path)
+        assert not wrong, (words, wrong)

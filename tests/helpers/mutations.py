@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -211,7 +212,7 @@ def _entry(draw: random.Random, run: Path, home: Path) -> None:
     """A file or folder that is a link, of another kind, or missing."""
     names = [path.relative_to(run).as_posix() for path in sorted(run.rglob("*"))]
     name = draw.choice([*names, *NAMES])
-    path, kind = run / name, draw.choice(["link", "file", "folder", "gone", "fifo-less"])
+    path, kind = run / name, draw.choice(["link", "file", "folder", "gone", "pipe"])
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -222,6 +223,8 @@ def _entry(draw: random.Random, run: Path, home: Path) -> None:
         path.symlink_to(home)
     elif kind == "folder":
         (path / "x").mkdir(parents=True)
+    elif kind == "pipe":
+        os.mkfifo(path)
     else:
         path.write_bytes(draw.randbytes(50))
 
@@ -229,6 +232,7 @@ def _entry(draw: random.Random, run: Path, home: Path) -> None:
 NAMES = [
     *("lock", "ledger.db-journal", "ledger.db-wal", "staging", "oracles", "oracles/x", "rehearsal"),
     *("comparisons", "reports", "unlearning", "federation.toml.new", "deployment", "records"),
+    *("certificates", "certificates/request-1.json", "comparisons/clients.json"),
 ]
 
 MUTATIONS: list[Mutation] = [

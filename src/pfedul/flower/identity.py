@@ -151,24 +151,25 @@ def _count(value: object) -> int:
     return value
 
 
-def believed(claim: Introduced | str, counts: Sequence[int], most: int | None) -> Introduced | str:
+def believed(claim: Introduced | str, others: Sequence[int], most: int | None) -> Introduced | str:
     """The introduction, or why its number of samples, its weight in every mean, is not believed.
 
-    `counts` are those of everybody, `most` the operator's bound.
+    `others` are the numbers of everybody else, `most` is the operator's bound.
     """
     if isinstance(claim, str):
         return claim
-    count, usual = claim.member.train_samples, median_low([*counts, claim.member.train_samples])
+    count = claim.member.train_samples
+    usual = median_low(others) if others else count
     if count <= (most or FAR * usual):
         return claim
     return (
         f"it says that it has {count:,} training samples, and "
-        + (f"--max-samples is {most:,}" if most else f"the median is {usual:,}")
+        + (f"--max-samples is {most:,}" if most else f"the median of the others is {usual:,}")
         + "; if that is true, give a higher --max-samples"
     )
 
 
-FAR = 100
+FAR = 10
 """A node with so many times the median of samples is taken only if the operator says so."""
 
 
@@ -223,8 +224,7 @@ def _ask_one(
     order = NodeOrder(Task("erase", int(row["request"])), target, name)
     answers, rows = ask(server, order, {target: node.id})
     words = answers[target]
-    expected = ExpectedReceipt(name, target, row["receipt"], read_public(node.public_key))
-    receipt = words.get("failure") or read_receipt(words, expected)
+    receipt = words.get("failure") or _receipt(words, name, row, node)
     if isinstance(receipt, str):
         server.tell(f"{target} has not confirmed: {receipt}.")
     else:
@@ -245,6 +245,16 @@ class ExpectedReceipt:
     client: str
     waiting: str | None
     key: EllipticCurvePublicKey | None
+
+
+def _receipt(
+    words: Words, federation: str, row: Mapping[str, Any], node: Registered
+) -> dict[str, Any] | str:
+    try:
+        key = read_public(node.public_key)
+    except PfedulError as error:
+        return str(error)
+    return read_receipt(words, ExpectedReceipt(federation, row["target"], row["receipt"], key))
 
 
 def read_receipt(words: Words, expected: ExpectedReceipt) -> dict[str, Any] | str:

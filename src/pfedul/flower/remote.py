@@ -196,8 +196,12 @@ def _drop_unbelievable(
     server: FlowerServer, found: dict[str, Introduced], settings: Settings
 ) -> list[str]:
     """Take out nodes whose numbers of samples are far from all others'; returns why."""
-    counts = [node.member.train_samples for node in found.values()]
-    claims = {name: believed(node, counts, settings.max_samples) for name, node in found.items()}
+    most = settings.max_samples
+    counts = {name: node.member.train_samples for name, node in found.items()}
+    claims = {
+        name: believed(node, [n for other, n in counts.items() if other != name], most)
+        for name, node in found.items()
+    }
     refused = {name: claim for name, claim in claims.items() if isinstance(claim, str)}
     for client, reason in refused.items():
         server.tell(f"The node {found.pop(client).key[:12]} gets nothing: {reason}.")

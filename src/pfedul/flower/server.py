@@ -33,7 +33,7 @@ from pfedul.run.assembly import ModelFactory
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.nodes import begin_action, binding_rows, end_action
-from pfedul.store.paths import REPORTS, inside, refuse_links
+from pfedul.store.paths import REPORTS, check_tree, inside
 from pfedul.store.requests import NOT_CONFIRMED, read_request
 from pfedul.unlearn.outcome import read_outcome
 
@@ -136,7 +136,7 @@ def _progress(server: FlowerServer) -> Callable[[Progress], None]:
 def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:
     """Finish the server's side first; then the target's own folder, if it can be reached."""
     layout = DeploymentPaths(server.options.path)
-    refuse_links(layout.folder)
+    check_tree(layout.folder)
     ledger, options = federation.store.ledger, server.options
     asking = asking_of(ledger, options.clients, asked, options.signed_request)
     outcome = federation.forget(*asking.clients, **{**asked, **asking.kept()})

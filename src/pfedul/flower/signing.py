@@ -48,12 +48,14 @@ def public_form(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def read_public(public: bytes) -> ec.EllipticCurvePublicKey | None:
-    """A public key as Flower registers it; None if it is no key that signs."""
+    """A public key as Flower registers it; None where nodes have none. Another kind is refused."""
     try:
         key = serialization.load_pem_public_key(public)
     except (ValueError, UnsupportedAlgorithm):
         return None
-    return key if isinstance(key, ec.EllipticCurvePublicKey) else None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise PfedulError("The node's key cannot sign here; register an ECDSA key (P-384).")
+    return key
 
 
 def has_signed(kind: str, words: Mapping[str, Any], key: ec.EllipticCurvePublicKey) -> bool:

@@ -22,7 +22,8 @@ LARGEST = 1_000_000
 def read_certificate(file: Path) -> tuple[list[Check], dict[str, Any] | None]:
     """Whether a file is a certificate with its signer's signature, and what it states."""
     try:
-        data = file.read_bytes()[: LARGEST + 1]
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST + 1)
         if len(data) > LARGEST:
             raise PfedulError("It is too large for a certificate.")
         envelope = read_envelope(data.decode())

@@ -93,9 +93,20 @@ def _check_files(path: Path) -> None:
             f"{path} has a write-ahead log, which pfedul never makes; end the program that uses "
             f"it, and turn that off with: sqlite3 {path} 'PRAGMA journal_mode = DELETE'"
         )
+    refuse_naming_journal(path)
+
+
+def refuse_naming_journal(path: Path) -> None:
+    """Refuse a journal that names a further file: opening the database would delete that."""
     journal = _journal(path)
-    if journal.is_file() and journal.read_bytes()[-8:] == _NAMES_ANOTHER:
+    if journal.is_file() and _end_of(journal) == _NAMES_ANOTHER:
         raise PfedulError(
             f"{journal} names another file, which pfedul's never do; nothing was touched: "
             "take this run only from somebody you trust, or restore it from a backup."
         )
+
+
+def _end_of(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - len(_NAMES_ANOTHER)))
+        return opened.read(len(_NAMES_ANOTHER))

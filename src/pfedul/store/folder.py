@@ -34,7 +34,7 @@ def require_run(path: Path) -> None:
         raise PfedulError(f"{path} is a file, not a run folder; give another path.")
     if not (path / paths.LEDGER_FILE).is_file():
         raise PfedulError(f"{path} is not a pfedul run folder (it has no {paths.LEDGER_FILE}).")
-    paths.refuse_links(path)
+    paths.check_tree(path)
 
 
 def refuse_unusable(path: Path) -> None:
@@ -44,7 +44,7 @@ def refuse_unusable(path: Path) -> None:
     if path.is_dir() and {entry.name for entry in path.iterdir()} - _BEFORE_A_RUN:
         known = (path / paths.LEDGER_FILE).is_file()
         raise PfedulError(_HOLDS_A_RUN.format(path) if known else _NOT_EMPTY.format(path))
-    paths.refuse_links(path)
+    paths.check_tree(path)
     if path == Path.cwd():
         raise PfedulError("A run needs a folder of its own; give the name of a new one.")
 

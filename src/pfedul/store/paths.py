@@ -1,13 +1,15 @@
 """The names of files and folders in a run folder. See docs/run-folder.md.
 
 A run folder may come from somebody else, so every name that its ledger holds is checked: it must
-fit the layout and stay inside the folder. No symbolic link inside a run folder is followed.
+fit the layout and stay inside the folder. No symbolic link inside a run folder is followed, and
+no pipe or device is opened: reading one would wait for ever.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from pfedul.errors import PfedulError
@@ -92,8 +94,7 @@ def inside(run: Path, name: str) -> Path:
         if part in {"", ".", ".."} or "\0" in part or os.path.basename(part) != part:
             raise _foreign(name)
         path = os.path.join(path, part)
-        if os.path.islink(path):
-            raise _linked(Path(path))
+        _check_kind(path)
     return Path(path)
 
 
@@ -113,14 +114,27 @@ def check_move(staged: object, name: object) -> None:
         raise _foreign(staged)
 
 
-def refuse_links(folder: Path) -> None:
-    """Refuse a folder with a symbolic link anywhere below it, `deployment` aside."""
+def check_tree(folder: Path) -> None:
+    """Refuse a folder with anything but files and folders below it, `deployment` aside."""
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            if os.path.islink(os.path.join(root, name)):
-                raise _linked(Path(root) / name)
+            _check_kind(os.path.join(root, name))
         if Path(root) == folder and DEPLOYMENT in folders:
             folders.remove(DEPLOYMENT)  # checked by those who use it
+
+
+def _check_kind(path: str) -> None:
+    """Refuse what is there and is neither a file nor a folder; sockets cannot be opened anyway."""
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:  # it is not there, or has just gone
+        return
+    if kind == stat.S_IFLNK:
+        raise _linked(Path(path))
+    if kind not in {stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK}:
+        raise PfedulError(
+            f"{path} is a pipe or a device, which does not belong in a run folder; remove it."
+        )
 
 
 def _foreign(name: object) -> PfedulError:

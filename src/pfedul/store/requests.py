@@ -9,6 +9,7 @@ from typing import Any
 
 from pfedul.base.clock import now
 from pfedul.base.text import counted
+from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
 from pfedul.store.chain import ERASED, REQUEST, Attestation
 from pfedul.store.ledger import Ledger, Statement, insert
@@ -89,6 +90,7 @@ def _read(row: Mapping[str, Any]) -> Request:
         status, outcome = DONE, {**outcome, "notes": [*outcome["notes"], note]}
     result, ending = (None, outcome) if status in {REFUSED, FAILED} else (outcome, None)
     targets = tuple(json.loads(row["targets"]))
+    check_ids(targets)
     return Request(row["request"], targets, options, row["asked_at"], status, result, ending)
 
 

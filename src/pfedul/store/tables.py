@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pfedul.base.clock import now
 from pfedul.data import ClientData, fingerprint
+from pfedul.data.checks import check_ids
 from pfedul.evaluation import Evaluation
 from pfedul.protocol import Refusal, RoundResult, Shortened
 from pfedul.store.chain import ADMISSION, Attestation
@@ -106,6 +107,7 @@ def read_members(ledger: Ledger) -> dict[str, Member]:
     """All active clients."""
     columns = "client, train_samples, test_samples, data_sha256"
     rows = ledger.rows(f"SELECT {columns} FROM clients WHERE status = 'active' ORDER BY client")
+    check_ids(row["client"] for row in rows)
     return {row["client"]: Member(**row) for row in rows}
 
 

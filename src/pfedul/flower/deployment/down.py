@@ -10,6 +10,7 @@ from pathlib import Path
 from pfedul.flower.deployment.gone import remove_gone
 from pfedul.flower.deployment.layout import SUPERLINK, alone, existing_layout
 from pfedul.flower.deployment.processes import Process, end, read_record
+from pfedul.store.connection import refuse_naming_journal
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def scrub(path: Path, logs: bool = False) -> bool:
     """
     if not path.is_file():
         return True
+    refuse_naming_journal(path)
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as database:
             database.execute("PRAGMA secure_delete = ON")

@@ -12,7 +12,7 @@ from pfedul.errors import PfedulError
 from pfedul.store.folder import own_errors, take_lock
 from pfedul.store.ledger import Ledger
 from pfedul.store.nodes import unconfirmed_erasures
-from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE, refuse_links
+from pfedul.store.paths import DEPLOYMENT, LEDGER_FILE, LOCK_FILE, check_tree
 from pfedul.store.requests import forgotten
 from pfedul.store.tables import read_members
 
@@ -39,7 +39,8 @@ class DeploymentPaths:
     """The paths of one deployment; all of them are absolute.
 
     `home` is Flower's home for the command line, `script` that command line, bound to this
-    deployment.
+    deployment. Names of clients may come from somebody else's ledger, so paths are made of
+    allowed names alone.
     """
 
     def __init__(self, run: Path) -> None:
@@ -57,25 +58,30 @@ class DeploymentPaths:
         self.record = self.folder / "processes.json"
 
     def key(self, client: str) -> Path:
-        return self.keys / client
+        return self.keys / _checked_name(client)
 
     def public_key(self, client: str) -> Path:
-        return self.keys / f"{client}.pub"
+        return self.keys / f"{_checked_name(client)}.pub"
 
     def node(self, client: str) -> Path:
         """The client's own folder: what it holds never leaves its node."""
-        return self.folder / "nodes" / client
+        return self.folder / "nodes" / _checked_name(client)
 
     def process_home(self, name: str) -> Path:
         """Flower's home for a process; no two share one."""
-        return self.folder / "homes" / name
+        return self.folder / "homes" / _checked_name(name)
 
     def log(self, name: str) -> Path:
-        return self.folder / "logs" / f"{name}.log"
+        return self.folder / "logs" / f"{_checked_name(name)}.log"
 
     def clients(self) -> list[str]:
         """The clients that have a node here: those with a key."""
         return sorted(file.name.removesuffix(".pub") for file in self.keys.glob("*.pub"))
+
+
+def _checked_name(name: str) -> str:
+    check_ids([name])
+    return name
 
 
 def new_layout(run: Path) -> DeploymentPaths:
@@ -96,10 +102,19 @@ def existing_layout(run: Path) -> DeploymentPaths:
     return layout
 
 
+def refuse_foreign(layout: DeploymentPaths) -> None:
+    """Refuse keys, certificates and a database that no record of ours belongs to."""
+    if any(entry.name != LOCK_FILE and entry.name[0] != "." for entry in layout.folder.iterdir()):
+        raise PfedulError(
+            f"{layout.folder} holds a deployment without a record of yours; nothing was touched: "
+            "remove that folder to start a new one."
+        )
+
+
 def _without_links(run: Path) -> DeploymentPaths:
     layout = DeploymentPaths(Path(os.path.abspath(run)))
-    refuse_links(layout.run)
-    refuse_links(layout.folder)
+    check_tree(layout.run)
+    check_tree(layout.folder)
     return layout
 
 

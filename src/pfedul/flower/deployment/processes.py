@@ -3,7 +3,8 @@
 The system reuses pids, so a process counts as the one that was started only if its
 start time is the one on record. Flower's processes start others, some in sessions of
 their own that outlive their parent; all of them inherit a mark in their environment
-and are found by it. `processes.json` records who was started and where it listens.
+and are found by it. `processes.json` records who was started and where it listens. It is signed
+with the operator's key: a deployment that came with somebody else's run is left alone.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from pfedul.base.keys import is_signed, operator_key, public_hex
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import PRIVATE, SUPERLINK, DeploymentPaths, write
+from pfedul.store.soundness import content_of, json_object
 
 MARK = "PFEDUL_PROCESS"
 """The variable of the environment that children inherit."""
@@ -181,11 +185,27 @@ def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
     """None where nothing was ever started."""
     if not layout.record.is_file():
         return None
-    words = json.loads(layout.record.read_bytes())
+    with content_of(layout.record):
+        kept = json_object(layout.record.read_text(encoding="utf-8"))
+        signature, words = str(kept.pop(_SIGNATURE, "")), kept
+    if not is_signed(public_hex(operator_key()), signature, _message(words)):
+        raise PfedulError(
+            f"{layout.record} does not have the signature of your key, so nothing was touched: "
+            f"end what it started yourself, and remove {layout.folder}; if you made it with "
+            "another key, give that with 'pfedul --key'."
+        )
     items = [Process(**{**item, "command": tuple(item["command"])}) for item in words["processes"]]
     return DeploymentRecord(**{**words, "processes": tuple(items)})
 
 
 def write_record(layout: DeploymentPaths, record: DeploymentRecord) -> None:
-    text = json.dumps(asdict(record), indent=2) + "\n"
-    write(layout.record, text.encode(), PRIVATE)
+    words = json.loads(json.dumps(asdict(record)))
+    signed = {**words, _SIGNATURE: operator_key().sign(_message(words)).hex()}
+    write(layout.record, (json.dumps(signed, indent=2) + "\n").encode(), PRIVATE)
+
+
+_SIGNATURE = "signature"
+
+
+def _message(words: Mapping[str, Any]) -> bytes:
+    return b"pfedul deployment\n" + json.dumps(words, sort_keys=True).encode()

@@ -23,6 +23,7 @@ from pfedul.flower.deployment.layout import (
     alone,
     new_layout,
     node_names,
+    refuse_foreign,
     write,
 )
 from pfedul.flower.deployment.processes import DeploymentRecord, read_record, write_record
@@ -79,6 +80,8 @@ def bring_up(run: Path, options: UpOptions) -> Deployment:
 def _record_for(layout: DeploymentPaths, options: UpOptions) -> DeploymentRecord:
     """The record of the last call, or a new one, with these options."""
     before = read_record(layout)
+    if before is None:
+        refuse_foreign(layout)
     data_root = None if options.data_root is None else str(options.data_root.absolute())
     last = None if before is None else before.host
     host = listening_host(options.host, last, expose=options.expose)
@@ -112,6 +115,7 @@ def _port(host: str, wanted: int) -> int:
 
 
 def _write_files(layout: DeploymentPaths, record: DeploymentRecord, names: Sequence[str]) -> None:
+    write_record(layout, record)  # first: what is there without one is not ours
     layout.database.parent.mkdir(parents=True, exist_ok=True)
     for name in names:
         layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -121,7 +125,6 @@ def _write_files(layout: DeploymentPaths, record: DeploymentRecord, names: Seque
     write_app(layout, len(names))
     write_connection(layout, address(host, record.port))
     write_script(layout, host)
-    write_record(layout, record)
 
 
 class _Call:
