@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from helpers.attacker import sizes_that_give
 from helpers.auditing import interrupt_at
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import client_data
@@ -268,3 +269,30 @@ def test_the_setting_may_change_later_and_is_no_part_of_what_decides_a_run(tmp_p
         assert not federation.bench.random_split
     with deep_again(tmp_path / "run", random_split=True) as federation:
         assert federation.bench.random_split
+
+
+def test_the_figures_do_not_tell_how_many_samples_the_target_had(leaky, tmp_path):
+    with Federation.open(copied(leaky, tmp_path / "run")) as federation:
+        samples = federation.bench.data["c0"]
+        outcome = federation.forget("c0", **EXCLUDE)
+    values = [row["figures"][who]["value"] for row in outcome.audit["tests"] for who in BOTH]
+    members, others = (outcome.audit["samples"][kind] for kind in ("members", "nonmembers"))
+    likely = [(m, n) for m in near(members) for n in near(others)]
+    assert len(likely) > 100 < len(samples.train)
+    assert sizes_that_give(values, likely, 0.005) == len(likely)
+
+
+def test_exact_figures_would_tell_it():
+    stream = np.random.default_rng(0)
+    values = [float(stream.integers(380, 760) / 760) for _ in range(12)]
+    likely = [(m, n) for m in near(40) for n in near(20)]
+    assert sizes_that_give(values, likely, 1e-9) <= 3
+    assert sizes_that_give([round(value, 2) for value in values], likely, 0.005) == len(likely)
+
+
+BOTH = ("candidate", "untouched")
+
+
+def near(count):
+    """The numbers that are this one, to one digit."""
+    return [number for number in range(1, 2 * count) if about(number) == count]

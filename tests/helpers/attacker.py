@@ -224,3 +224,12 @@ def _misfit(
     rows = folder.records("norms")[client]
     length = np.sqrt(sum(float(rows[f"before/{name}"][1]) ** 2 for name in folder.names))
     return abs(float(np.linalg.norm(second) / length) - 1)
+
+
+def sizes_that_give(values: list[float], pairs: list[tuple[int, int]], error: float) -> int:
+    """How many pairs of sizes can give all these AUCs, which are fractions of their product."""
+    return sum(all(_gives(m * n, value, error) for value in values) for m, n in pairs)
+
+
+def _gives(product: int, value: float, error: float) -> bool:
+    return abs(round(value * product) / product - value) <= error

@@ -22,7 +22,7 @@ from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.base import Labels, View
 from pfedul.audit.judge.instant import Instant, Seen, compare
-from pfedul.audit.judge.instant_verdict import judged, removed_figure, row_data, unjudged
+from pfedul.audit.judge.instant_verdict import DECIMALS, judged, removed_figure, row_data, unjudged
 from pfedul.audit.judge.leaks import Draw
 from pfedul.audit.judge.rules import Verdict
 from pfedul.audit.state import State, served
@@ -259,7 +259,7 @@ def evidence(
         "level": LEVEL,
         "verdict": verdict.as_json(),
         "removed": None if found is None else removed_figure(found.left),
-        "smallest_visible": None if found is None else found.smallest_visible,
+        "smallest_visible": None if found is None else round(found.smallest_visible, DECIMALS),
         "samples": dict(counts or {}),
         "tests": [] if found is None else [row_data(row) for row in found.rows],
     }

@@ -106,9 +106,14 @@ def _needed(found: Instant, target: str) -> Iterator[str]:
 # As plain data
 
 
+DECIMALS = 2
+"""An exact AUC is a fraction that tells how many samples there were: the target's size."""
+
+
 def figure(value: float, interval: Interval) -> dict[str, Any]:
     """A figure of the evidence document."""
-    return {"value": float(value), "interval": [float(end) for end in interval]}
+    low, high = (round(float(end), DECIMALS) for end in interval)
+    return {"value": round(float(value), DECIMALS), "interval": [low, high]}
 
 
 def removed_figure(left: tuple[float, Interval] | None) -> dict[str, Any] | None:
@@ -133,7 +138,7 @@ def row_data(row: Row) -> dict[str, Any]:
         "reduction": figure(fallen, (fallen - reach, fallen + reach)),
         "removed": removed_figure(row.left),
         "p": row.p._asdict(),
-        "smallest_visible": row.smallest_visible,
+        "smallest_visible": round(row.smallest_visible, DECIMALS),
         "finding": row.finding,
     }
 
