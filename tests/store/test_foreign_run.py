@@ -178,3 +178,15 @@ def test_sweeping_follows_no_link_either(name, run, home):
     with pytest.raises(PfedulError, match="is a symbolic link"):
         sweep(run, [])
     assert contents(home) == before
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "lock"])
+def test_a_file_with_another_name_elsewhere_is_not_written(name, run, home):
+    """An archive can hold hard links; a ledger and a lock are changed in place."""
+    (home / name).unlink(missing_ok=True)
+    (run / name).touch()
+    (home / name).hardlink_to(run / name)
+    before = (home / name).read_bytes()
+    with pytest.raises(PfedulError, match="a hard link"):
+        reopen(run)
+    assert (home / name).read_bytes() == before

@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pfedul.errors import PfedulError
+from pfedul.store.paths import check_one_name
 
 _MAGIC = b"SQLite format 3\0"
 _ROLLBACK_JOURNAL = b"\1\1"
@@ -28,6 +29,7 @@ write one, and pfedul has none."""
 def open_to_write(path: Path) -> sqlite3.Connection:
     """A connection whose commits are durable and whose deletions are overwritten."""
     _check_files(path)
+    check_one_name(path)
     database = _connect(path, "rw")
     database.execute("PRAGMA journal_mode = DELETE")
     database.execute("PRAGMA synchronous = EXTRA")

@@ -129,6 +129,7 @@ def write_draft(
 def take_lock(folder: Path) -> FileLock:
     """Lock a folder for this process, without waiting; a killed process leaves no lock behind."""
     file = paths.inside(folder, paths.LOCK_FILE)
+    paths.check_one_name(file)
     lock = FileLock(
         file,
         blocking=False,

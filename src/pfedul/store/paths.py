@@ -123,6 +123,15 @@ def check_tree(folder: Path) -> None:
             folders.remove(DEPLOYMENT)  # checked by those who use it
 
 
+def check_one_name(file: Path) -> None:
+    """Refuse a file that is changed in place and has another name: what that names would change."""
+    if file.is_file() and file.stat().st_nlink > 1:
+        raise PfedulError(
+            f"{file} has another name elsewhere (a hard link), under which it would change as "
+            "well; put a copy in its place."
+        )
+
+
 def _check_kind(path: str) -> None:
     """Refuse what is there and is neither a file nor a folder; sockets cannot be opened anyway."""
     try:
