@@ -2,24 +2,27 @@
 
 S. Caldas et al. (2018), "LEAF: A Benchmark for Federated Settings", made from NIST Special Database
 19. LEAF's scripts write json files into the folders train and test: `users`, and for each user
-`user_data` with rows `x` of 784 values (1 = white paper) and labels `y`.
+`user_data` with rows `x` of 784 values (1 = white paper) and labels `y`. LEAF holds out a tenth,
+some 16 images of a writer. An audit of one writer wants more, so its images can be dealt anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pfedul.base.registry import NoOptions
+from pfedul.base.options import option
 from pfedul.data.datasets.base import Dataset, DatasetKind, Layout, Owners, SearchPath
 from pfedul.data.datasets.files import contents, find, normalised
-from pfedul.data.samples import TensorSamples, tensor_samples
+from pfedul.data.samples import Indices, TensorSamples, stratified_split, tensor_samples
 from pfedul.errors import PfedulError
 
 CLASSES = 62
@@ -30,20 +33,53 @@ MEAN, STD = (1 - 0.9637,), (0.1597,)
 
 
 @dataclass(frozen=True)
+class FemnistOptions:
+    """How much of each writer's images is held out."""
+
+    test: float | None = option(
+        None,
+        "share of each writer's images that are test images, dealt anew; LEAF's own parts",
+        above=0,
+        below=1,
+    )
+
+
+@dataclass(frozen=True)
 class _Writer:
     name: str
     images: NDArray[np.float32]
     labels: NDArray[np.int64]
 
 
-def load(search: SearchPath, _options: NoOptions) -> Dataset:
-    """LEAF's own training and test parts, with the writer of every image."""
-    parts: dict[str, list[_Writer]] = {"train": [], "test": []}
+def load(search: SearchPath, options: FemnistOptions) -> Dataset:
+    """LEAF's own training and test parts, or parts dealt anew, with the writer of every image."""
+    read: dict[str, list[_Writer]] = {"train": [], "test": []}
     for name, content in contents(find(search, FEMNIST)):
-        parts[name.partition("/")[0]].extend(_writers(name, content))
-    owners = Owners(_owners(parts["train"]), _owners(parts["test"]))
-    train, test = _samples(parts["train"]), _samples(parts["test"])
-    return Dataset(train, test, CLASSES, owners, random_split=True)
+        read[name.partition("/")[0]].extend(_writers(name, content))
+    parts = (read["train"], read["test"])
+    train, test = parts if options.test is None else _dealt([*parts[0], *parts[1]], options.test)
+    owners = Owners(_owners(train), _owners(test))
+    return Dataset(_samples(train), _samples(test), CLASSES, owners, random_split=True)
+
+
+def _dealt(writers: list[_Writer], share: float) -> tuple[list[_Writer], list[_Writer]]:
+    """Training and test part of each writer, by a draw that depends on no other writer."""
+    name = attrgetter("name")
+    wholes = [_whole(own) for _, own in groupby(sorted(writers, key=name), key=name)]
+    rows = [stratified_split(writer.labels, share=share) for writer in wholes]
+    train = [_some(writer, train) for writer, (train, _) in zip(wholes, rows, strict=True)]
+    return train, [_some(writer, test) for writer, (_, test) in zip(wholes, rows, strict=True)]
+
+
+def _whole(parts: Iterable[_Writer]) -> _Writer:
+    """One writer, of whom the files have several parts."""
+    found = list(parts)
+    images = np.concatenate([part.images for part in found])
+    return _Writer(found[0].name, images, np.concatenate([part.labels for part in found]))
+
+
+def _some(writer: _Writer, rows: Indices) -> _Writer:
+    return _Writer(writer.name, writer.images[rows], writer.labels[rows])
 
 
 def _writers(name: str, content: bytes) -> Iterator[_Writer]:
@@ -86,7 +122,7 @@ def _samples(writers: list[_Writer]) -> TensorSamples:
 FEMNIST = DatasetKind(
     name="femnist",
     summary="digits and letters by genuine writers, 28 x 28 points; 62 classes",
-    options=NoOptions,
+    options=FemnistOptions,
     files="LEAF's json files in the folders train and test",
     published="the LEAF benchmark, https://github.com/TalwalkarLab/leaf (data/femnist)",
     licence="LEAF: BSD 2-Clause; NIST Special Database 19 is free to use",
