@@ -23,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparisons import _rounded
 from pfedul import Federation
 from pfedul.compare.cells import Comparison, cells_of
 from pfedul.compare.comparison import compare
 from pfedul.compare.tables import is_oracle
+from rounding import rounded
 
 RESULTS = Path(__file__).parent.parent / "results/forgetting"
 PERSONALIZATIONS = ("fedper", "fedrep", "ditto", "fedbn", "fedavg")
@@ -189,7 +189,7 @@ def row_of(row: Mapping[str, Any], retraining: float) -> Row:
 
 def _keep(file: Path, document: Mapping[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(_rounded(document), indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(rounded(document), indent=1) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -175,8 +175,8 @@ def reproduction_page() -> str:
     intro = (
         "The tables and figures of the paper, and ours, made by\n\n"
         "    pfedul reproduce NAME... --data-root DIR --into results/cpu\n\n"
-        "which does the cases that are missing and no other. Cases, tables and pictures as files:\n"
-        "[results/cpu](../results/cpu). What they say of the paper: [fidelity.md](fidelity.md).\n\n"
+        "which does the cases that are missing and no other. Cases, tables and pictures are files\n"
+        "there. What they say of the paper: [fidelity.md](fidelity.md).\n\n"
         f"Scale `{SCALE.name}`: {SCALES[SCALE.name]}. {SCALE.seeds} trainings are wanted, with\n"
         f"{SCALE.oracles} oracles each. Mean ± standard deviation over trainings; in brackets\n"
         "what the paper prints. What trains nothing is shown at the scale `paper`.\n"
