@@ -94,3 +94,14 @@ def test_an_own_method_that_asks_clients_is_compared_rehearsed_and_used(shell, t
     assert "margin" in json.dumps(audit), "the own attack is a part of the evidence"
     assert outcome["rounds"] == 1
     assert outcome["rehearsal"]["holds"], "the rehearsal ended with the same hashes"
+
+
+def test_an_own_experiment_is_reproduced(shell, tmp_path):
+    """Its federation, its methods, its columns and its claim."""
+    command = ["reproduce", "fading", "--scale", "toy", "--seeds", "1", "--into", str(tmp_path)]
+    (documents,) = shell(command)
+    (group,) = documents[0]["groups"]
+    assert group["trainings"] == 1
+    assert group["cells"]["Fade"]["pps"]["mean"] is not None
+    assert documents[0]["claims"][0]["measured"] is not None
+    assert (tmp_path / "fading.png").is_file()
