@@ -1,135 +1,184 @@
-"""Is there anything to forget in FEMNIST's natural deal? Many settings, all writers together.
+"""Is there anything to forget in FEMNIST's natural deal? Several federations, every writer in turn.
 
-    python bench/femnist.py --data-root DIR [--only NAME ...]
+    python bench/femnist.py --data-root DIR [--seeds 0] [--only NAME ...]
+    python bench/femnist.py --write
 
-A writer has some 140 training and 16 test images, too few to judge a single one. So every client
-is looked at as if it were the target: members are its training images, non-members its test images,
-and the loss of each becomes its rank among that client's images. The AUC is that of all clients
-together, through their own models (shared part and own head) and through the mean loss of all
-others' models. The standard error of an AUC is that of the null hypothesis, by which lots decided
-which image is which. Beside it: accuracy on training and test images.
+Each federation has twenty writers, drawn by seed. Nothing is forgotten: every writer is looked
+at as the level `instant` would before its removal, through all surfaces. Figures go to
+results/femnist.json as they come, and nothing that is there is measured again. `--write` makes
+the table in docs/results.md of them, and needs no data.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
+from time import process_time
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import rankdata
-
 from pfedul import Federation
-from pfedul.audit.ask.logits import Logits, logits_from_heads
+from pfedul.audit.ask.logits import logits_from_heads
+from pfedul.audit.instant import Exam, check_enough, exam_of, seen
+from pfedul.audit.judge.instant import Row, compare
+from pfedul.audit.state import state_of
+from pfedul.compare.tables import verdict_words
 from pfedul.data.samples import Samples, TensorSamples
+from pfedul.errors import PfedulError
 from pfedul.experiments.scales import preset
-from pfedul.store.paths import personal_file
+from rounding import rounded
+from speed import write_page
 
-FEW = {"samples": 700}
-"""35 images a writer."""
+ROOT = Path(__file__).parent.parent
+PAGE, RESULTS = ROOT / "docs/results.md", ROOT / "results/femnist.json"
+
+FEW = {"samples": 3000, "test_samples": 8000}
+"""Of all 99 writers: 30 training images of each, and all test images."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "preset (72 epochs)": {},
-    "few images": FEW,
-    "few images, 180 epochs": {**FEW, "rounds": 60},
-    "few images, 180 epochs, width 32": {
-        **FEW,
-        "rounds": 60,
-        "model": "resnet18:width=32,stem=imagenet",
-    },
-    "few images, 180 epochs, stem for small images": {
-        **FEW,
-        "rounds": 60,
-        "model": "resnet18:width=16",
-    },
+    "as the preset cpu-femnist": {},
+    "LEAF's own split": {"data": "femnist"},
+    "FedPer": {"personalization": "fedper"},
+    "30 images a writer": FEW,
+    "30 images, 180 epochs": {**FEW, "rounds": 60},
+    "30 images, twice as wide": {**FEW, "model": "resnet18:width=32,stem=imagenet"},
 }
+"""What differs from the preset under FedRep."""
 
-Floats = NDArray[np.float64]
+FIXED: dict[str, Any] = {"record": "none", "evaluate_every": 0, "engine": "inline"}
+SURFACES = ("remaining", "stale", "probe")
+Figures = Mapping[str, Any]
 
 
-def measured(name: str, folder: Path, root: str, seed: int) -> dict[str, float]:
-    """The figures of one federation under FedPer."""
-    values = {**preset("cpu-femnist"), "personalization": "fedper", **SETTINGS[name]}
-    run: dict[str, Any] = {
-        **values,
-        "seed": seed,
-        "record": "none",
-        "evaluate_every": 0,
-        "engine": "inline",
-    }
-    with Federation.create(folder / f"{name}-{seed}", **run, data_root=root) as federation:
+# Measuring
+
+
+def measured(name: str, seed: int, root: str, run: Path) -> Figures:
+    """The figures of one federation."""
+    start = process_time()
+    chosen = {**preset("cpu-femnist"), "personalization": "fedrep", **SETTINGS[name], **FIXED}
+    with Federation.create(run, **chosen, seed=seed, data_root=root) as federation:
         federation.train(evaluated=False)
-        return figures(federation)
+        spent = process_time() - start
+        return {"training_cpu_seconds": spent, **figures(federation)}
 
 
-def figures(federation: Federation) -> dict[str, float]:
-    """AUC through own and others' models, and accuracies."""
-    looks = [_look(federation, client) for client in federation.clients]
-    members = sum(len(look["own"][0]) for look in looks)
-    nonmembers = sum(len(look["own"][1]) for look in looks)
-    return {
-        "own model": pooled_auc([look["own"] for look in looks]),
-        "others' models": pooled_auc([look["others"] for look in looks]),
-        "error": float(np.sqrt((members + nonmembers + 1) / (12 * members * nonmembers))),
-        "training accuracy": float(np.mean([look["right"][0].mean() for look in looks])),
-        "test accuracy": float(np.mean([look["right"][1].mean() for look in looks])),
+def figures(federation: Federation) -> Figures:
+    """What every writer would see of itself."""
+    looks = [look(federation, client) for client in federation.clients]
+    return {name: [one[name] for one in looks] for name in looks[0]}
+
+
+def look(federation: Federation, client: str) -> Figures:
+    """One writer as a target: accuracies, and what an attack sees on the untouched run."""
+    exam, data = exam_of(federation, [client]), federation.bench.data[client]
+    known = {
+        **exam.counts,
+        "training_accuracy": accuracy(federation, client, data.train),
+        "test_accuracy": accuracy(federation, client, data.test),
     }
+    try:
+        check_enough(exam, [client])
+    except PfedulError:
+        return {**known, "auc": {}, "verdict": "too few images"}
+    return {**known, **attacked(federation, client, exam)}
 
 
-def _look(federation: Federation, client: str) -> dict[str, list[Floats]]:
-    """Losses of a client's training and test images, and which of them its own model gets right."""
-    store = federation.store
-    heads = {one: store.read(personal_file(one)) for one in federation.clients}
-    look: dict[str, list[Floats]] = {"own": [], "others": [], "right": []}
-    for part in (federation.bench.data[client].train, federation.bench.data[client].test):
-        samples = _tensors(part)
-        logits = logits_from_heads(federation.bench, federation.shared, heads, samples)
-        losses = {one: _loss(rows, samples) for one, rows in logits.items()}
-        look["own"].append(losses.pop(client))
-        look["others"].append(np.mean(list(losses.values()), axis=0))
-        look["right"].append(logits[client].argmax(axis=1) == samples.y.numpy())
-    return look
+def attacked(federation: Federation, client: str, exam: Exam) -> Figures:
+    """AUC of the loss attack through each surface, and the verdict on all attacks."""
+    others = [one for one in federation.clients if one != client]
+    state = state_of(federation, others, {client: federation.personal(client)})
+    scores = seen(federation.bench, exam, state)
+    found = compare(scores, scores, exam.draw)
+    auc = {row.surface: row.before.auc for row in found.rows if _is_loss(row)}
+    return {"auc": auc, "verdict": found.verdict()}
 
 
-def _tensors(samples: Samples) -> TensorSamples:
+def _is_loss(row: Row) -> bool:
+    return row.attack == "threshold"
+
+
+def accuracy(federation: Federation, client: str, samples: Samples) -> float:
+    """Of a writer's own model."""
     assert isinstance(samples, TensorSamples)
-    return samples
+    head = {client: federation.personal(client)}
+    logits = logits_from_heads(federation.bench, federation.shared, head, samples)[client]
+    return float((logits.argmax(axis=1) == samples.y.numpy()).mean())
 
 
-def _loss(logits: Logits, samples: TensorSamples) -> Floats:
-    top = logits - logits.max(axis=1, keepdims=True)
-    chosen = np.take_along_axis(top, samples.y.numpy()[:, None], axis=1)[:, 0]
-    loss: Floats = np.log(np.exp(top).sum(axis=1)) - chosen
-    return loss
+# Results
 
 
-def pooled_auc(clients: Sequence[Sequence[Floats]]) -> float:
-    """The AUC of ranks within each client: members have the lower loss."""
-    members, nonmembers = [], []
-    for inside, outside in clients:
-        ranks = rankdata(np.concatenate([inside, outside])) / (len(inside) + len(outside))
-        members.append(ranks[: len(inside)])
-        nonmembers.append(ranks[len(inside) :])
-    low, high = np.concatenate(members), np.concatenate(nonmembers)
-    ranks = rankdata(np.concatenate([low, high]))
-    above = ranks[len(low) :].sum() - len(high) * (len(high) + 1) / 2
-    return float(above / (len(low) * len(high)))
+def results() -> dict[str, dict[str, Figures]]:
+    """Name of a federation -> seed -> its figures."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+
+
+def _keep(name: str, seed: int, found: Figures) -> None:
+    known = results()
+    known.setdefault(name, {})[str(seed)] = rounded(found)
+    RESULTS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def page_part() -> str:
+    """The table, a row for each federation."""
+    known = results()
+    titles = ["federation", "images asked", "CPU s", "training / test accuracy"]
+    titles += [*(f"AUC {name}" for name in SURFACES), "verdict on the untouched run"]
+    lines = ["| " + " | ".join(titles) + " |", "|---|---:|---:|---:|" + "---:|" * 3 + "---|"]
+    for name in SETTINGS:
+        if name in known:
+            lines.append("| " + " | ".join(_cells(name, list(known[name].values()))) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cells(name: str, runs: Sequence[Figures]) -> list[str]:
+    aucs = [auc for auc in _all(runs, "auc") if auc]
+    right = (fmean(_all(runs, f"{part}_accuracy")) for part in ("training", "test"))
+    return [
+        name,
+        " / ".join(f"{fmean(_all(runs, part)):.0f}" for part in ("members", "nonmembers")),
+        f"{fmean(run['training_cpu_seconds'] for run in runs):.0f}",
+        " / ".join(f"{value:.3f}" for value in right),
+        *(_mean([auc[surface] for auc in aucs]) for surface in SURFACES),
+        verdict_words(sorted(_all(runs, "verdict"))),
+    ]
+
+
+def _all(runs: Iterable[Figures], name: str) -> list[Any]:
+    return [value for run in runs for value in run[name]]
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{fmean(values):.3f} ± {stdev(values) / len(values) ** 0.5:.3f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a row for each setting."""
+    """Measure what is missing, or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-root", required=True)
+    parser.add_argument("--data-root")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--only", nargs="+", choices=tuple(SETTINGS), default=tuple(SETTINGS))
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        for name in options.only:
-            row = measured(name, Path(folder), options.data_root, options.seed)
-            print(name, ", ".join(f"{k} {v:.3f}" for k, v in row.items()), sep=": ", flush=True)
+    if options.write:
+        write_page(PAGE, "femnist", page_part())
+    elif options.data_root is None:
+        parser.error("give --data-root, or --write")
+    else:
+        _measure(options.only, options.seeds, options.data_root)
+
+
+def _measure(names: Sequence[str], seeds: Sequence[int], root: str) -> None:
+    for seed in seeds:
+        for name in names:
+            if str(seed) not in results().get(name, {}):
+                with tempfile.TemporaryDirectory() as folder:
+                    _keep(name, seed, measured(name, seed, root, Path(folder) / "run"))
+                print(f"{name}, seed {seed}", flush=True)
 
 
 if __name__ == "__main__":

@@ -36,13 +36,16 @@ def test_generated_pages_are_fresh(name):
     assert text == GENERATOR.PAGES[name](), "run 'make docs'"
 
 
-def test_the_measured_part_of_the_results_is_that_of_the_files(monkeypatch):
-    """`python bench/forgetting_page.py` writes it, from results/forgetting."""
+@pytest.mark.parametrize(
+    ("part", "module"), [("forgetting", "forgetting_page"), ("femnist", "femnist")]
+)
+def test_the_measured_parts_of_the_results_are_those_of_the_files(part, module, monkeypatch):
+    """The benches write them, from what is in results/."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    page = importlib.import_module("forgetting_page")
+    page = importlib.import_module(module)
     text = (ROOT / "docs/results.md").read_text()
-    part = text.split("<!-- forgetting: start -->\n")[1].split("<!-- forgetting: end -->")[0]
-    assert part == page.page_part()
+    measured = text.split(f"<!-- {part}: start -->\n")[1].split(f"<!-- {part}: end -->")[0]
+    assert measured == page.page_part()
 
 
 def test_every_page_with_the_note_is_generated():
