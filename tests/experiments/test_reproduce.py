@@ -10,7 +10,7 @@ from helpers.commands import refuse, succeed
 from pfedul.errors import PfedulError
 from pfedul.experiments import EXPERIMENTS, working
 from pfedul.experiments.base import RETRAINED, UNTOUCHED, Experiment, Group, Picture, Row
-from pfedul.experiments.cases import Scale
+from pfedul.experiments.cases import Scale, case_of
 from pfedul.experiments.reproduce import Reproduction, reproduce
 
 TINY = {"rounds": 2, "clients": 4, "samples": 240, "min_samples": 20, "engine": "inline"}
@@ -106,6 +106,21 @@ def test_targets_of_fewer_are_the_first_of_more(reproduction, tmp_path):
     run.close()
     assert three[:1] == one
     assert len(set(three)) == 3
+
+
+def test_who_leaves_in_turn_is_forgotten_one_after_another(tmp_path):
+    group = replace(GROUPS[0], leaving=2)
+    case, in_turn = (
+        case_of(replace(group, in_turn=turns), Scale("toy"), 0) for turns in (False, True)
+    )
+    with cells_here():
+        at_once, after_another = (
+            working.work_out(one, ["ga-naive:rounds=1"], working.Workplace(tmp_path), quiet)
+            for one in (case, in_turn)
+        )
+    assert at_once["targets"] == after_another["targets"]
+    assert at_once["methods"]["ga-naive:rounds=1"]["rounds"] == 1
+    assert after_another["methods"]["ga-naive:rounds=1"]["rounds"] == 2
 
 
 def test_records_are_those_that_the_methods_need():

@@ -34,6 +34,11 @@ from pfedul.terminal.console import waiting
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Cells at a time; as many as cores.")
 @click.option(
+    "--in-turn",
+    is_flag=True,
+    help="Forget the clients one after another; judge when all have left.",
+)
+@click.option(
     "--save", type=click.Path(path_type=Path), help="Also write page, picture and JSON here."
 )
 @data_root_option
@@ -44,6 +49,7 @@ def compare(
     seeds: int,
     oracles: int,
     workers: int | None,
+    in_turn: bool,
     save: Path | None,
     data_root: str | None,
 ) -> Output:
@@ -62,7 +68,8 @@ def compare(
     refuse_nodes(run)
     with opened(run, data_root) as federation:
         cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
-        comparison = Comparison(federation, tuple(dict.fromkeys(clients)), cells, oracles, workers)
+        targets = tuple(dict.fromkeys(clients))
+        comparison = Comparison(federation, targets, cells, oracles, workers, in_turn)
         if save is not None:
             check_writable(save)
         with progress() as (on_stage, on_cell):

@@ -118,13 +118,22 @@ def needs_own_base(run: Run, method: Method) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to compare; `workers` is the number of cells at a time, by default one per core."""
+    """What to compare; `workers` is the number of cells at a time, by default one per core.
+
+    `in_turn`: the targets are forgotten one after another, and judged when all have left.
+    """
 
     run: Run
     targets: tuple[str, ...]
     cells: Sequence[Cell]
     oracles: int = 2
     workers: int | None = None
+    in_turn: bool = False
+
+    @property
+    def requests(self) -> tuple[tuple[str, ...], ...]:
+        """The targets of each request."""
+        return tuple((one,) for one in self.targets) if self.in_turn else (self.targets,)
 
     @property
     def remaining(self) -> list[str]:
@@ -149,7 +158,7 @@ class Comparison:
             if needs_own_base(self.run, cell.method):
                 continue
             try:
-                check_method(self.run, self.targets, cell.options, ())
+                check_method(self.run, self.requests[0], cell.options, ())
             except PfedulError as error:
                 reasons[cell.key] = str(error)
         return reasons

@@ -49,7 +49,7 @@ def compare(
     run, targets = comparison.run, comparison.targets
     recipes = oracle_recipes(run, targets, comparison.oracles)
     oracles = models.trained_oracles(run, targets, recipes, on_stage)
-    folder = folder_of(run, targets, comparison.oracles)
+    folder = folder_of(comparison)
     common, examiner = _common(comparison, folder, oracles, on_stage)
     checkpoints = _checkpoints(comparison, folder, on_stage)
     earlier = earlier_cells(folder, comparison.cells)
@@ -74,7 +74,7 @@ def _common(
         held_out = tuple(control.verdict for control in examiner.held_out)
     on_stage("held-out oracles", 1, 1)
     bench = pickle_bench(run.bench)
-    return Common(folder, targets, bench, case, held_out), examiner
+    return Common(folder, comparison.requests, bench, case, held_out), examiner
 
 
 def _checkpoints(comparison: Comparison, folder: Path, on_stage: OnStage) -> dict[Path, Checkpoint]:

@@ -98,6 +98,7 @@ def _command(comparison: Comparison, cells: Sequence[Cell]) -> str:
     seeds = len({cell.seed for cell in cells})
     run = shown_path(comparison.run.store.path)
     options = f"--methods {methods} --seeds {seeds} --oracles {comparison.oracles}"
+    options += " --in-turn" if comparison.in_turn else ""
     return f"pfedul compare {run} {targets} {options}"
 
 

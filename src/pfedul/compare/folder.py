@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.tensorfile import digest
-from pfedul.compare.cells import ALL, Cell, CellResult, cells_of, needs_own_base, options_of
+from pfedul.compare.cells import (
+    ALL,
+    Cell,
+    CellResult,
+    Comparison,
+    cells_of,
+    needs_own_base,
+    options_of,
+)
 from pfedul.run.run import Run
 from pfedul.store.copies import CLIENTS_FILE
 from pfedul.store.folder import own_errors
@@ -33,9 +41,11 @@ PAGE_FILE, MARKDOWN_FILE, JSON_FILE = "comparison.html", "comparison.md", "compa
 SCATTER_FILE = "scatter.png"
 
 
-def folder_of(run: Run, targets: Sequence[str], oracles: int) -> Path:
+def folder_of(comparison: Comparison) -> Path:
     """The folder of this comparison; it is made if there is none."""
-    words = [sorted(targets), oracles, run.store.state_digest(), run.rounds, __version__]
+    run, requests = comparison.run, comparison.requests
+    targets = sorted(comparison.targets) if len(requests) == 1 else requests
+    words = [targets, comparison.oracles, run.store.state_digest(), run.rounds, __version__]
     folder = run.store.path / COMPARISONS / digest(json.dumps(words).encode())[:16]
     with own_errors(folder):
         mark(folder)

@@ -28,15 +28,19 @@ from pfedul.unlearn.options import ForgetOptions
 class Common:
     """What all cells of a comparison have in common: the bench, and what cells are judged by.
 
-    `bench` is pickled apart: it may hold functions of the user's script. `case` has the untouched
-    run as its candidate.
+    `requests` are the targets of each removal, which follow one another. `bench` is pickled apart:
+    it may hold functions of the user's script. `case` has the untouched run as its candidate.
     """
 
     folder: Path
-    targets: tuple[str, ...]
+    requests: tuple[tuple[str, ...], ...]
     bench: bytes
     case: Case
     held_out: tuple[Verdict, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(target for request in self.requests for target in request)
 
 
 @dataclass(frozen=True, eq=False)

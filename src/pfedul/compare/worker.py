@@ -19,6 +19,7 @@ from pfedul.base.threads import one_core
 from pfedul.compare.cells import CellResult
 from pfedul.compare.figures import mia_figures, preservation_intervals, preserved
 from pfedul.compare.folder import BRANCH, FORMAT, RESULT_FILE, write_json
+from pfedul.compare.in_turn import forget_in_turn, joint_evidence
 from pfedul.compare.process import CellTask, Common
 from pfedul.compare.shared_model import shared_accuracy
 from pfedul.engine.child import as_child
@@ -69,6 +70,8 @@ def _result(task: CellTask, on_stage: OnStage) -> CellResult:
         state = state_of(branch, branch.clients, checkpoint.stale, checkpoint.clusters)
         after = shared_accuracy(branch, branch.clients)
     on_stage("audit", 0, 1)
+    if len(common.requests) > 1:
+        outcome = replace(outcome, audit=joint_evidence(task, bench, state))
     answers = ask(bench, common.case.samples, state, common.case.surfaces)
     with one_core():
         judgement = _judgement(common, bench, answers)
@@ -119,6 +122,8 @@ def _method_of(place: Path) -> str | None:
 
 
 def _outcome(branch: Run, task: CellTask, on_stage: OnStage) -> Outcome:
+    if len(task.common.requests) > 1:
+        return forget_in_turn(branch, task, on_stage)
     return forget(branch, task.common.targets, task.options, on_stage=on_stage, examine=Witness)
 
 

@@ -56,7 +56,7 @@ def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCa
         train(run, on_progress=steps.trained, evaluated=False)
         targets = targets_of(run, case)
         cells = cells_of(methods, [None])
-        comparison = Comparison(run, targets, cells, case.oracles, place.workers)
+        comparison = Comparison(run, targets, cells, case.oracles, place.workers, case.in_turn)
         _, document = compare(comparison, steps.stage, steps.cell)
         return {**_setting(case, run, targets), **_figures_of(document, methods)}
 
