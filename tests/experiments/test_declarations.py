@@ -2,7 +2,7 @@
 
 import pytest
 
-from pfedul.compare.cells import cells_of
+from pfedul.compare.cells import cells_of, options_of
 from pfedul.errors import PfedulError
 from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.base import printed
@@ -10,6 +10,7 @@ from pfedul.experiments.cases import Scale, cases_of, settings_of
 from pfedul.experiments.columns import COLUMNS
 from pfedul.experiments.scales import SCALES, preset, preset_names
 from pfedul.settings import from_mapping
+from pfedul.unlearn.methods import METHODS
 
 EVERY = list(EXPERIMENTS)
 ASKED_FOR = (
@@ -86,6 +87,18 @@ def test_tables_share_their_cases():
 def test_seeds_come_first_so_that_an_interrupted_table_has_every_column():
     cases = [case for case, _ in cases_of([EXPERIMENTS["table4"]], Scale(seeds=2))]
     assert [case.settings["seed"] for case in cases] == [0] * 12 + [1] * 12
+
+
+def test_fedrecovery_has_the_noise_that_its_row_speaks_of():
+    rows = {row.name: row for row in EXPERIMENTS["table6"].rows}
+    for name, sigma in (
+        ("FedRecovery-adapt.", 0.02),
+        ("FedRecovery, little noise", 0.001),
+        ("FedRecovery, without noise", 0.0),
+    ):
+        options = METHODS.parse(options_of(rows[name].method).method)[1]
+        assert options.sigma == sigma
+        assert not sigma or f"sigma = {sigma:g}" in rows[name].note
 
 
 def test_printed_rows_are_checked():
