@@ -84,6 +84,26 @@ def test_tables_share_their_cases():
     assert names("figure2") == names("table7") == names("client-ratios") < names("table8")
 
 
+def test_experiments_with_few_federations_come_first():
+    wanted = [EXPERIMENTS[name] for name in ("table4", "table6", "table7")]
+    cases = [case for case, _ in cases_of(wanted, Scale(seeds=2))]
+    seeds = [case.settings["seed"] for case in cases]
+    data = [case.settings["data"] for case in cases]
+    assert seeds[:2] == [0, 1]
+    assert data[:2] == ["cifar10"] * 2
+    assert data[2:6] == ["cifar100", "femnist"] * 2
+    assert len(cases) == 24
+
+
+def test_cases_of_one_training_share_its_federation():
+    both = [EXPERIMENTS[name] for name in ("figure3c", "sequence")]
+    cases = [case for case, _ in cases_of(both, Scale(seeds=2))]
+    assert len({case.federation for case in cases}) == 2
+    assert len({case.name for case in cases}) == len(cases) == 2 * 6
+    skewed = [case.federation for case, _ in cases_of([EXPERIMENTS["figure3b"]], Scale(seeds=1))]
+    assert len(set(skewed)) == 4
+
+
 def test_seeds_come_first_so_that_an_interrupted_table_has_every_column():
     cases = [case for case, _ in cases_of([EXPERIMENTS["table4"]], Scale(seeds=2))]
     assert [case.settings["seed"] for case in cases] == [0] * 12 + [1] * 12

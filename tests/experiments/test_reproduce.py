@@ -1,6 +1,7 @@
 """Experiments end to end, on digits: worked out case by case, and never twice."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ from helpers.commands import refuse, succeed
 from pfedul.errors import PfedulError
 from pfedul.experiments import EXPERIMENTS, working
 from pfedul.experiments.base import RETRAINED, UNTOUCHED, Experiment, Group, Picture, Row
-from pfedul.experiments.cases import Scale, case_of
+from pfedul.experiments.cases import Scale, case_of, cases_of
 from pfedul.experiments.reproduce import Reproduction, reproduce
+from pfedul.experiments.sharing import USUAL, records_of, sharing_of
 
 TINY = {"rounds": 2, "clients": 4, "samples": 240, "min_samples": 20, "engine": "inline"}
 GROUPS = [
@@ -69,8 +71,9 @@ def test_every_cell_has_its_figures(documents):
 
 def test_files_are_written_and_runs_are_gone(documents, reproduction):
     assert {f.name for f in reproduction.folder.iterdir()} == {
-        *("cells", "tiny.json", "tiny.md", "tiny.png")
+        *("cells", "runs", "tiny.json", "tiny.md", "tiny.png")
     }
+    assert {f.suffix for f in (reproduction.folder / "runs").iterdir()} == {".lock"}
     written = json.loads((reproduction.folder / "tiny.json").read_text())
     assert written == json.loads(json.dumps(documents[0]))
 
@@ -99,9 +102,8 @@ def test_a_case_that_cannot_be_drawn_says_so(reproduction, tmp_path):
 
 
 def test_targets_of_fewer_are_the_first_of_more(reproduction, tmp_path):
-    case, methods = reproduction.wanted[0]
-    place = working.Workplace(tmp_path)
-    run = working._run_of(case, methods, place)
+    case, _ = reproduction.wanted[0]
+    run = working._run_of(case, working.Workplace(tmp_path / "run", USUAL))
     one, three = (working.targets_of(run, replace(case, leaving=n)) for n in (1, 3))
     run.close()
     assert three[:1] == one
@@ -113,10 +115,10 @@ def test_who_leaves_in_turn_is_forgotten_one_after_another(tmp_path):
     case, in_turn = (
         case_of(replace(group, in_turn=turns), Scale("toy"), 0) for turns in (False, True)
     )
+    place = working.Workplace(tmp_path / "run", USUAL)
     with cells_here():
         at_once, after_another = (
-            working.work_out(one, ["ga-naive:rounds=1"], working.Workplace(tmp_path), quiet)
-            for one in (case, in_turn)
+            working.work_out(one, ["ga-naive:rounds=1"], place, quiet) for one in (case, in_turn)
         )
     assert at_once["targets"] == after_another["targets"]
     assert at_once["methods"]["ga-naive:rounds=1"]["rounds"] == 1
@@ -124,8 +126,76 @@ def test_who_leaves_in_turn_is_forgotten_one_after_another(tmp_path):
 
 
 def test_records_are_those_that_the_methods_need():
-    assert working.records_of(["pfedul"]) == working.records_of([])
-    assert working.records_of(["federaser"]) == "fisher+contributions+norms"
+    assert records_of(["pfedul"]) == records_of([]) == USUAL
+    assert records_of(["federaser"]) == "fisher+contributions+norms"
+
+
+# What experiments share
+
+
+def sharing_one(name: str, method: str, **group) -> Experiment:
+    return replace(
+        EXPERIMENT,
+        name=name,
+        groups=[replace(GROUPS[0], **group)],
+        rows=(Row("before", UNTOUCHED), Row("ours", method)),
+        picture=None,
+    )
+
+
+FIRST, SECOND = sharing_one("first", "pfedul"), sharing_one("second", "federaser")
+THIRD = sharing_one("third", "none", leaving=2, in_turn=True)
+
+
+def test_whatever_is_asked_for_and_when_each_federation_is_trained_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("pfedul.experiments.reproduce.EXPERIMENTS", [FIRST, SECOND, THIRD])
+    spent = set()
+    for one in (SECOND, FIRST, THIRD):
+        reproduction = Reproduction([one], Scale("toy", seeds=1), tmp_path)
+        with cells_here():
+            reproduce(reproduction, quiet)
+        (case, _) = reproduction.wanted[0]
+        results = reproduction.shelf.read(case)
+        spent.add(results["training_cpu_seconds"])
+        runs = [f for f in (tmp_path / "runs").iterdir() if f.is_dir()]
+        assert len(runs) == (one is not THIRD)
+    assert len(spent) == 1
+    assert set(results["methods"]) == {"none"}
+    known = reproduction.shelf.read(Reproduction([FIRST], Scale("toy", 1), tmp_path).wanted[0][0])
+    assert set(known["methods"]) == {"pfedul", "federaser"}
+
+
+def test_processes_share_the_work(reproduction, tmp_path):
+    """What another process works on comes last; when that is done, it is not done again."""
+    sharing = sharing_of([EXPERIMENT], Scale("toy", seeds=1), tmp_path)
+    slow, fast = (case for case, _ in reproduction.wanted)
+    elsewhere = sharing.lock(slow.federation)
+    elsewhere.acquire()
+    done = []
+    for case in sharing.in_turn([slow, fast]):
+        done.append(case)
+        if case is fast:
+            elsewhere.release()
+    assert done == [fast, slow]
+
+
+@pytest.mark.usefixtures("documents")
+def test_what_another_process_has_done_meanwhile_is_not_done_again(reproduction, tmp_path):
+    seen = []
+    done_elsewhere = next(
+        (reproduction.folder / "cells").glob(f"{reproduction.wanted[1][0].name}*")
+    )
+
+    def another(_done: float, _of: int, now: str) -> None:
+        if not seen:
+            shutil.copy(done_elsewhere, tmp_path / "cells")
+        seen.append(now)
+
+    (tmp_path / "cells").mkdir()
+    with cells_here():
+        both = reproduce(replace(reproduction, folder=tmp_path), another)
+    assert {now.split()[0] for now in seen} == {reproduction.wanted[0][0].name}
+    assert both[0]["missing"] == 0
 
 
 # The command
@@ -169,3 +239,9 @@ def test_a_preset_trains(tmp_path):
     run = tmp_path / "run"
     succeed("train", run, "--config", "toy-cifar10", "--rounds", "1")
     assert json.loads(succeed("status", run, "--json"))["rounds"] == 1
+
+
+def test_all_is_every_experiment(tmp_path):
+    words = ("--scale", "toy", "--seeds", "1", "--into", tmp_path, "--price", "--json")
+    every = json.loads(succeed("reproduce", "all", *words))
+    assert every["cases"] == len(cases_of(list(EXPERIMENTS), Scale("toy", seeds=1)))

@@ -36,7 +36,7 @@ _SCALES = "; ".join(f"{name}: {summary}" for name, summary in SCALES.items())
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Removals at a time; one per core.")
 @click.option("--price", "only_price", is_flag=True, help="Only say what it would cost.")
-@click.option("--keep-runs", is_flag=True, help="Keep the run folders of finished cases.")
+@click.option("--keep-runs", is_flag=True, help="Keep the run folders that nothing needs any more.")
 @data_root_option
 def reproduce(
     names: tuple[str, ...],
@@ -51,8 +51,10 @@ def reproduce(
 ) -> Output:
     """Make the tables and figures of the paper, and ours, from nothing; without names, list them.
 
-    Each case, a training and all removals from it, is a small file in FOLDER/cells, and tables
-    that share cases share the work. Interrupted, the same command goes on where it stopped.
+    `all` names every experiment. Each case, a training and all removals from it, is a small file
+    in FOLDER/cells, and tables that share cases share the work. Interrupted, the same command goes
+    on where it stopped; a second process with the same FOLDER takes other cases. A run in
+    FOLDER/runs stays until all experiments that share it are done; deleted, it is trained again.
     """
     # Imported here: this takes a second that other commands do not need.
     from pfedul.experiments import EXPERIMENTS
@@ -63,7 +65,8 @@ def reproduce(
 
     if names in {(), ("list",)}:
         return Output(terminal.listed(EXPERIMENTS), lambda: terminal.print_list(EXPERIMENTS))
-    chosen = [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+    every = [one.name for one in EXPERIMENTS]
+    chosen = [EXPERIMENTS[name] for name in (every if names == ("all",) else dict.fromkeys(names))]
     size = Scale(scale, seeds, oracles)
     reproduction = Reproduction(chosen, size, into, data_root, workers, keep_runs)
     with terminal.timing():

@@ -50,12 +50,19 @@ class Case:
     @property
     def name(self) -> str:
         """Readable, and different for different cases."""
-        decides = {**asdict(self), "settings": self._decisive()}
+        how = f"-{self.leaving}{'-in-turn' if self.in_turn else ''}"
+        return self._named(how, {**asdict(self), "settings": self._decisive()})
+
+    @property
+    def federation(self) -> str:
+        """The same for all cases that branch from one training, whoever leaves."""
+        return self._named("", self._decisive())
+
+    def _named(self, how: str, decides: Mapping[str, Any]) -> str:
         key = digest(json.dumps(decides, sort_keys=True).encode())[:8]
         chosen = self.settings
         data = str(chosen["data"]).partition(":")[0]
-        how = f"{self.leaving}{'-in-turn' if self.in_turn else ''}"
-        return f"{data}-{chosen['personalization']}-{how}-seed{chosen['seed']}-{key}"
+        return f"{data}-{chosen['personalization']}{how}-seed{chosen['seed']}-{key}"
 
     def _decisive(self) -> dict[str, Any]:
         settings = from_mapping(dict(self.settings), "the scale")
@@ -79,10 +86,14 @@ Wanted = list[tuple[Case, list[str]]]
 
 
 def cases_of(experiments: Sequence[Experiment], scale: Scale) -> Wanted:
-    """The cases of these experiments, seed by seed, each once."""
+    """The cases of these experiments, each once.
+
+    Experiments with few federations come first, and an experiment with all its seeds before the
+    next: so tables are finished one by one, and the cheap ones soon.
+    """
     wanted: dict[str, tuple[Case, list[str]]] = {}
-    for seed in range(scale.seeds):
-        for one in experiments:
+    for one in sorted(experiments, key=lambda one: len(one.groups)):
+        for seed in range(scale.seeds):
             for group in one.groups if one.direct is None else ():
                 case = case_of(group, scale, seed)
                 methods = wanted.setdefault(case.name, (case, []))[1]
@@ -127,6 +138,10 @@ class Shelf:
         """The methods that this case has no result of."""
         known = (self.read(case) or {}).get("methods", {})
         return [name for name in methods if name not in known]
+
+    def open(self, case: Case, methods: Iterable[str]) -> bool:
+        """Whether anything of this case is missing; references are there with the first method."""
+        return self.read(case) is None or bool(self.missing(case, methods))
 
 
 def rows_of(results: Mapping[str, Any], method: str) -> list[Mapping[str, Any]]:

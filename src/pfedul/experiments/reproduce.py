@@ -1,21 +1,23 @@
 """Reproduces experiments: works out the cases that are missing, one by one, then writes the files.
 
 An interruption loses nothing that is finished: results of a case are written as soon as it is,
-and an unfinished one resumes from its run folder.
+and an unfinished one resumes from its run folder. Several processes may share a folder.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.base import Experiment
-from pfedul.experiments.cases import Scale, Shelf, Wanted, cases_of
+from pfedul.experiments.cases import Case, Scale, Shelf, Wanted, cases_of
 from pfedul.experiments.document import Document, document_of
 from pfedul.experiments.pages import write_files
 from pfedul.experiments.price import Price, price_of
+from pfedul.experiments.sharing import Sharing, sharing_of
 from pfedul.experiments.working import Workplace, work_out
 
 OnProgress = Callable[[float, int, str], None]
@@ -27,7 +29,7 @@ being done."""
 class Reproduction:
     """What to reproduce, how large, and where its files are kept.
 
-    `keep_runs`: the run folders of finished cases stay, which takes much room.
+    `keep_runs`: the run folders of federations that nothing more is asked of stay as well.
     """
 
     experiments: Sequence[Experiment]
@@ -41,9 +43,14 @@ class Reproduction:
     def shelf(self) -> Shelf:
         return Shelf(self.folder)
 
-    @property
+    @cached_property
     def wanted(self) -> Wanted:
         return cases_of(self.experiments, self.scale)
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """All that is known counts, not only what is asked for now: the next call may."""
+        return sharing_of([*EXPERIMENTS, *self.experiments], self.scale, self.folder / "runs")
 
     def price(self) -> Price:
         """What is left to do, and about how long it takes."""
@@ -52,30 +59,36 @@ class Reproduction:
 
 def reproduce(reproduction: Reproduction, on_progress: OnProgress) -> list[Document]:
     """Work out what is missing; returns a document for each experiment, written to its files."""
-    shelf = reproduction.shelf
-    left = [
-        (case, missing)
-        for case, methods in reproduction.wanted
-        if (missing := shelf.missing(case, methods)) or shelf.read(case) is None
-    ]
-    place = Workplace(reproduction.folder / "runs", reproduction.data_root, reproduction.workers)
-    for number, (case, methods) in enumerate(left):
+    shelf, sharing = reproduction.shelf, reproduction.sharing
+    left = {case.name: names for case, names in reproduction.wanted if shelf.open(case, names)}
+    cases = [case for case, _ in reproduction.wanted if case.name in left]
+    for number, case in enumerate(sharing.in_turn(cases)):
 
         def on_case(what: str, share: float, number: int = number, name: str = case.name) -> None:
-            on_progress(number + share, len(left), f"{name}  {what}")
+            on_progress(number + share, len(cases), f"{name}  {what}")
 
-        shelf.write(case, work_out(case, methods, place, on_case))
+        if shelf.open(case, left[case.name]):  # another process may have done it meanwhile
+            methods = shelf.missing(case, left[case.name])
+            shelf.write(case, work_out(case, methods, _place(reproduction, case), on_case))
         if not reproduction.keep_runs:
-            shutil.rmtree(place.runs, ignore_errors=True)
+            sharing.tidy(case, shelf)
         publish(reproduction)
     return publish(reproduction)
 
 
+def _place(reproduction: Reproduction, case: Case) -> Workplace:
+    sharing = reproduction.sharing
+    record, run = sharing.record(case), sharing.run_of(case)
+    return Workplace(run, record, reproduction.data_root, reproduction.workers)
+
+
 def publish(reproduction: Reproduction) -> list[Document]:
     """Write the files of all experiments, as complete as they are."""
-    documents = [
-        document_of(one, reproduction.scale, reproduction.shelf) for one in reproduction.experiments
-    ]
-    for document in documents:
-        write_files(document, reproduction.folder)
+    with reproduction.sharing.lock("tables"):
+        documents = [
+            document_of(one, reproduction.scale, reproduction.shelf)
+            for one in reproduction.experiments
+        ]
+        for document in documents:
+            write_files(document, reproduction.folder)
     return documents

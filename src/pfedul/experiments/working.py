@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pfedul.audit.ask.samples import FEWEST
+from pfedul.audit.models import samples_of
 from pfedul.base.randomness import numpy_generator
-from pfedul.base.tensorfile import digest
-from pfedul.compare.cells import Comparison, cells_of, options_of
+from pfedul.compare.cells import Comparison, cells_of
 from pfedul.compare.comparison import compare
 from pfedul.compare.document import FROM_ANSWERS
+from pfedul.compare.folder import BRANCH
 from pfedul.compare.tables import is_oracle
 from pfedul.errors import PfedulError
 from pfedul.experiments.cases import Case, Results
-from pfedul.records import canonical_records
 from pfedul.run.opening import create_run, open_run
 from pfedul.run.run import Run
 from pfedul.run.training import Progress, train
+from pfedul.store.marker import remove
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.tables import spent_on_rounds
 from pfedul.unlearn.methods import client_work
@@ -29,7 +30,6 @@ from pfedul.version import __version__
 OnCase = Callable[[str, float], None]
 """Called with what is being done, and the share of the case that is done."""
 
-USUAL = "fisher+contributions"
 _KEPT = (
     *("verdict", "instant", "removed", "removed_interval", "mean_excess", "largest_excess"),
     *FROM_ANSWERS,
@@ -42,41 +42,45 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where runs are kept while cases are worked out, and how."""
+    """Where a case is worked out: the run folder of its federation, with these records, and how."""
 
-    runs: Path
+    run: Path
+    record: str
     data_root: str | None = None
     workers: int | None = None
+
+    @property
+    def later(self) -> dict[str, Any]:
+        """The settings of a run that decide nothing, and may change when it is opened again."""
+        values = {"data_root": self.data_root, "workers": self.workers}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCase) -> Results:
     """The results of these methods; what was finished before an interruption is not repeated."""
     steps = _Steps(case, methods, on_case)
-    with closing(_run_of(case, methods, place)) as run:
+    with closing(_run_of(case, place)) as run:
         train(run, on_progress=steps.trained, evaluated=False)
         targets = targets_of(run, case)
         cells = cells_of(methods, [None])
         comparison = Comparison(run, targets, cells, case.oracles, place.workers, case.in_turn)
-        _, document = compare(comparison, steps.stage, steps.cell)
+        folder, document = compare(comparison, steps.stage, steps.cell)
+        _drop_branches(folder)
         return {**_setting(case, run, targets), **_figures_of(document, methods)}
 
 
-def _run_of(case: Case, methods: Sequence[str], place: Workplace) -> Run:
-    settings = {**case.settings, "record": records_of(methods), "evaluate_every": 0}
-    if place.data_root is not None:
-        settings["data_root"] = place.data_root
-    folder = place.runs / f"{case.name}-{digest(settings['record'].encode())[:6]}"
-    if (folder / LEDGER_FILE).is_file():
-        later = {"data_root": place.data_root} if place.data_root else {}
-        return open_run(Run, folder, None, None, later, client_work())
+def _run_of(case: Case, place: Workplace) -> Run:
+    if (place.run / LEDGER_FILE).is_file():
+        return open_run(Run, place.run, None, None, place.later, client_work())
+    settings = {**case.settings, **place.later, "record": place.record, "evaluate_every": 0}
     data, model = settings.pop("data"), settings.pop("model")
-    return create_run(Run, folder, data, model, settings, client_work())
+    return create_run(Run, place.run, data, model, settings, client_work())
 
 
-def records_of(methods: Iterable[str]) -> str:
-    """What training must keep for these methods."""
-    names = [name for label in methods for name in options_of(label).records]
-    return canonical_records("+".join(dict.fromkeys([USUAL, *names])))
+def _drop_branches(comparison: Path) -> None:
+    """The results of cells stay, for methods whose budget is that of another."""
+    for branch in comparison.glob(f"*/{BRANCH}"):
+        remove(branch)
 
 
 def targets_of(run: Run, case: Case) -> tuple[str, ...]:
@@ -100,6 +104,7 @@ def targets_of(run: Run, case: Case) -> tuple[str, ...]:
 
 
 def _setting(case: Case, run: Run, targets: Sequence[str]) -> Results:
+    asked = samples_of(run, targets).labels
     everybody = sum(member.train_samples for member in run.members.values())
     return {
         "version": __version__,
@@ -107,7 +112,8 @@ def _setting(case: Case, run: Run, targets: Sequence[str]) -> Results:
         "in_turn": case.in_turn,
         "targets": list(targets),
         "share": sum(run.members[target].train_samples for target in targets) / everybody,
-        "test_samples": sum(run.members[target].test_samples for target in targets),
+        "members": len(asked.members),
+        "nonmembers": len(asked.nonmembers),
         "training_cpu_seconds": spent_on_rounds(run.store.ledger).cpu_seconds,
     }
 
