@@ -245,3 +245,16 @@ def test_all_is_every_experiment(tmp_path):
     words = ("--scale", "toy", "--seeds", "1", "--into", tmp_path, "--price", "--json")
     every = json.loads(succeed("reproduce", "all", *words))
     assert every["cases"] == len(cases_of(list(EXPERIMENTS), Scale("toy", seeds=1)))
+
+
+def test_only_a_part(tmp_path):
+    words = ("--scale", "toy", "--seeds", "3", "--into", tmp_path, "--price", "--json")
+
+    def cases(*only: str) -> int:
+        return json.loads(succeed("reproduce", "table4", "table9", *words, *only))["cases"]
+
+    assert cases("--only", "cifar10/fedrep/FedRep") == 3
+    assert cases("--only", "Sequential", "--only", "femnist/ditto") == 6
+    assert cases("--only", "seed2") == 4 + 3  # at this scale all data are digits
+    sentence = refuse("reproduce", "table9", *words, "--only", "ditto")
+    assert "No training has 'ditto' in its name: cifar10/fedrep/Imbalanced/seed0" in sentence

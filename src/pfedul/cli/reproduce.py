@@ -35,6 +35,13 @@ _SCALES = "; ".join(f"{name}: {summary}" for name, summary in SCALES.items())
     help="Folder for results; the cases in it are not worked out again.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Removals at a time; one per core.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="TEXT",
+    help="Only trainings with this in their name, DATA/PERSONALISATION/COLUMN/seedN, such as "
+    "cifar10/fedrep, Sequential or seed0; given again, those with either.",
+)
 @click.option("--price", "only_price", is_flag=True, help="Only say what it would cost.")
 @click.option("--keep-runs", is_flag=True, help="Keep the run folders that nothing needs any more.")
 @data_root_option
@@ -45,6 +52,7 @@ def reproduce(
     oracles: int,
     into: Path,
     workers: int | None,
+    only: tuple[str, ...],
     only_price: bool,
     keep_runs: bool,
     data_root: str | None,
@@ -68,7 +76,7 @@ def reproduce(
     every = [one.name for one in EXPERIMENTS]
     chosen = [EXPERIMENTS[name] for name in (every if names == ("all",) else dict.fromkeys(names))]
     size = Scale(scale, seeds, oracles)
-    reproduction = Reproduction(chosen, size, into, data_root, workers, keep_runs)
+    reproduction = Reproduction(chosen, size, into, data_root, workers, keep_runs, only)
     with terminal.timing():
         price = reproduction.price()
     terminal.print_price(price, names)

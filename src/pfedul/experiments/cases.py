@@ -85,8 +85,8 @@ Wanted = list[tuple[Case, list[str]]]
 """Cases, each with the methods that are asked for."""
 
 
-def cases_of(experiments: Sequence[Experiment], scale: Scale) -> Wanted:
-    """The cases of these experiments, each once.
+def cases_of(experiments: Sequence[Experiment], scale: Scale, only: Sequence[str] = ()) -> Wanted:
+    """The cases of these experiments, each once; with `only`, those whose place fits one of these.
 
     Experiments with few federations come first, and an experiment with all its seeds before the
     next: so tables are finished one by one, and the cheap ones soon.
@@ -95,10 +95,17 @@ def cases_of(experiments: Sequence[Experiment], scale: Scale) -> Wanted:
     for one in sorted(experiments, key=lambda one: len(one.groups)):
         for seed in range(scale.seeds):
             for group in one.groups if one.direct is None else ():
+                if only and not any(map(place_of(group, seed).__contains__, only)):
+                    continue
                 case = case_of(group, scale, seed)
                 methods = wanted.setdefault(case.name, (case, []))[1]
                 methods.extend(name for name in one.methods if name not in methods)
     return list(wanted.values())
+
+
+def place_of(group: Group, seed: int) -> str:
+    """Where a training stands among those of an experiment, such as cifar10/fedrep/FedRep/seed0."""
+    return f"{group.data}/{group.personalization}/{group.name}/seed{seed}"
 
 
 # Results on disk

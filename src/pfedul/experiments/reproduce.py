@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pfedul.errors import PfedulError
 from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.base import Experiment
-from pfedul.experiments.cases import Case, Scale, Shelf, Wanted, cases_of
+from pfedul.experiments.cases import Case, Scale, Shelf, Wanted, cases_of, place_of
 from pfedul.experiments.document import Document, document_of
 from pfedul.experiments.pages import write_files
 from pfedul.experiments.price import Price, price_of
@@ -29,7 +30,8 @@ being done."""
 class Reproduction:
     """What to reproduce, how large, and where its files are kept.
 
-    `keep_runs`: the run folders of federations that nothing more is asked of stay as well.
+    `only` are parts of places (`place_of`): other trainings are left as they are. `keep_runs`: the
+    run folders of federations that nothing more is asked of stay as well.
     """
 
     experiments: Sequence[Experiment]
@@ -38,6 +40,7 @@ class Reproduction:
     data_root: str | None = None
     workers: int | None = None
     keep_runs: bool = False
+    only: Sequence[str] = ()
 
     @property
     def shelf(self) -> Shelf:
@@ -45,7 +48,12 @@ class Reproduction:
 
     @cached_property
     def wanted(self) -> Wanted:
-        return cases_of(self.experiments, self.scale)
+        wanted = cases_of(self.experiments, self.scale, self.only)
+        if self.only and not wanted:
+            groups = [group for one in self.experiments for group in one.groups]
+            known = ", ".join(dict.fromkeys(place_of(group, 0) for group in groups))
+            raise PfedulError(f"No training has '{', '.join(self.only)}' in its name: {known}.")
+        return wanted
 
     @cached_property
     def sharing(self) -> Sharing:
