@@ -258,3 +258,18 @@ def test_only_a_part(tmp_path):
     assert cases("--only", "seed2") == 4 + 3  # at this scale all data are digits
     sentence = refuse("reproduce", "table9", *words, "--only", "ditto")
     assert "No training has 'ditto' in its name: cifar10/fedrep/Imbalanced/seed0" in sentence
+
+
+def test_device_workers_and_precision_reach_the_runs(tmp_path):
+    how = {"device": "cpu", "workers": 1}
+    case = case_of(GROUPS[0], Scale("toy", precision="bfloat16"), 0)
+    place = working.Workplace(tmp_path / "run", USUAL, how)
+    for _first_and_again in range(2):
+        run = working._run_of(case, place)
+        run.close()
+        assert (run.settings.device, run.settings.workers) == ("cpu", 1)
+        assert run.settings.precision == run.bench.precision == "bfloat16"
+    assert case.name != case_of(GROUPS[0], Scale("toy"), 0).name
+    words = ("reproduce", "table7", "--scale", "toy", "--into", tmp_path / "out")
+    assert "There is no device 'abacus'" in refuse(*words, "--device", "abacus")
+    assert not (tmp_path / "out").exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pfedul.base.device import DEVICES, PRECISIONS
 from pfedul.cli.parts import Output, command, data_root_option
 from pfedul.experiments.scales import SCALES
 
@@ -34,7 +35,19 @@ _SCALES = "; ".join(f"{name}: {summary}" for name, summary in SCALES.items())
     show_default=True,
     help="Folder for results; the cases in it are not worked out again.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Removals at a time; one per core.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Processes that train and remove, with one thread each; as many as cores.",
+)
+@click.option("--device", help=f"Where clients and audits compute: {DEVICES}; cpu by default.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default="float32",
+    show_default=True,
+    help="Precision of local training.",
+)
 @click.option(
     "--only",
     multiple=True,
@@ -52,6 +65,8 @@ def reproduce(
     oracles: int,
     into: Path,
     workers: int | None,
+    device: str | None,
+    precision: str,
     only: tuple[str, ...],
     only_price: bool,
     keep_runs: bool,
@@ -75,8 +90,10 @@ def reproduce(
         return Output(terminal.listed(EXPERIMENTS), lambda: terminal.print_list(EXPERIMENTS))
     every = [one.name for one in EXPERIMENTS]
     chosen = [EXPERIMENTS[name] for name in (every if names == ("all",) else dict.fromkeys(names))]
-    size = Scale(scale, seeds, oracles)
-    reproduction = Reproduction(chosen, size, into, data_root, workers, keep_runs, only)
+    size = Scale(scale, seeds, oracles, precision)
+    choices = {"data_root": data_root, "workers": workers, "device": device}
+    how = {name: value for name, value in choices.items() if value is not None}
+    reproduction = Reproduction(chosen, size, into, how, keep_runs, only)
     with terminal.timing():
         price = reproduction.price()
     terminal.print_price(price, names)

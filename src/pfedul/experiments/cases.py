@@ -30,11 +30,12 @@ _RECORDING = ("record", "fisher_beta", "fisher_noise", "psi_epsilon", "psi_sigma
 
 @dataclass(frozen=True)
 class Scale:
-    """How large, how often, and against how many oracles."""
+    """How large, how often, against how many oracles, and in which precision."""
 
     name: str = "cpu"
     seeds: int = 5
     oracles: int = 2
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def settings_of(group: Group, scale: str) -> dict[str, Any]:
 
 
 def case_of(group: Group, scale: Scale, seed: int) -> Case:
-    settings = {**settings_of(group, scale.name), "seed": seed}
+    settings = {**settings_of(group, scale.name), "seed": seed, "precision": scale.precision}
     return Case(settings, group.leaving, group.in_turn, group.first, scale.oracles)
 
 

@@ -37,7 +37,7 @@ class Price:
         return {**vars(self), "untimed": list(self.untimed)}
 
 
-def price_of(wanted: Wanted, shelf: Shelf, data_root: str | None) -> Price:
+def price_of(wanted: Wanted, shelf: Shelf, how: Mapping[str, Any]) -> Price:
     """The price of what is missing; a training is timed once for each kind of federation."""
     known = shares([results for case, _ in wanted if (results := shelf.read(case))])
     timed: dict[tuple[str, ...], float] = {}
@@ -48,7 +48,7 @@ def price_of(wanted: Wanted, shelf: Shelf, data_root: str | None) -> Price:
             continue
         kind = tuple(str(case.settings.get(name)) for name in ("data", "personalization"))
         if kind not in timed:
-            timed[kind] = seconds_of_training(case, data_root)
+            timed[kind] = seconds_of_training(case, how)
         cases, oracles, removals = cases + 1, oracles + case.oracles, removals + len(methods)
         seconds += timed[kind] * (1 + case.oracles + sum(known.get(name, 0.0) for name in methods))
     untimed = {name for case, names in wanted for name in shelf.missing(case, names)} - known.keys()
@@ -66,10 +66,9 @@ def shares(results: Iterable[Results]) -> dict[str, float]:
     return {name: fmean(values) for name, values in every.items()}
 
 
-def seconds_of_training(case: Case, data_root: str | None) -> float:
+def seconds_of_training(case: Case, how: Mapping[str, Any]) -> float:
     """About how long one training takes on all cores, from one epoch of one client."""
-    root: Mapping[str, Any] = {"data_root": data_root} if data_root else {}
-    settings = from_mapping({**case.settings, **root}, "the scale")
+    settings = from_mapping({**case.settings, **how}, "the scale")
     bench = assemble(settings, load_data(settings, None), None)
     client = timed_client(bench.data)
     epochs = sum(len(data.train) for data in bench.data.values()) * settings.local_epochs

@@ -6,10 +6,11 @@ and an unfinished one resumes from its run folder. Several processes may share a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pfedul.errors import PfedulError
 from pfedul.experiments import EXPERIMENTS
@@ -30,15 +31,15 @@ being done."""
 class Reproduction:
     """What to reproduce, how large, and where its files are kept.
 
-    `only` are parts of places (`place_of`): other trainings are left as they are. `keep_runs`: the
-    run folders of federations that nothing more is asked of stay as well.
+    `how` are settings of runs that decide nothing: data_root, device, workers. `only` are parts of
+    places (`place_of`): other trainings are left as they are. `keep_runs`: the run folders of
+    federations that nothing more is asked of stay as well.
     """
 
     experiments: Sequence[Experiment]
     scale: Scale
     folder: Path
-    data_root: str | None = None
-    workers: int | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)
     keep_runs: bool = False
     only: Sequence[str] = ()
 
@@ -62,7 +63,7 @@ class Reproduction:
 
     def price(self) -> Price:
         """What is left to do, and about how long it takes."""
-        return price_of(self.wanted, self.shelf, self.data_root)
+        return price_of(self.wanted, self.shelf, self.how)
 
 
 def reproduce(reproduction: Reproduction, on_progress: OnProgress) -> list[Document]:
@@ -86,8 +87,7 @@ def reproduce(reproduction: Reproduction, on_progress: OnProgress) -> list[Docum
 
 def _place(reproduction: Reproduction, case: Case) -> Workplace:
     sharing = reproduction.sharing
-    record, run = sharing.record(case), sharing.run_of(case)
-    return Workplace(run, record, reproduction.data_root, reproduction.workers)
+    return Workplace(sharing.run_of(case), sharing.record(case), reproduction.how)
 
 
 def publish(reproduction: Reproduction) -> list[Document]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +42,14 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a case is worked out: the run folder of its federation, with these records, and how."""
+    """Where a case is worked out: the run folder of its federation, with these records, and how.
+
+    `how` are settings that decide nothing, such as workers, and may change when a run goes on.
+    """
 
     run: Path
     record: str
-    data_root: str | None = None
-    workers: int | None = None
-
-    @property
-    def later(self) -> dict[str, Any]:
-        """The settings of a run that decide nothing, and may change when it is opened again."""
-        values = {"data_root": self.data_root, "workers": self.workers}
-        return {name: value for name, value in values.items() if value is not None}
+    how: Mapping[str, Any] = field(default_factory=dict)
 
 
 def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCase) -> Results:
@@ -63,7 +59,8 @@ def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCa
         train(run, on_progress=steps.trained, evaluated=False)
         targets = targets_of(run, case)
         cells = cells_of(methods, [None])
-        comparison = Comparison(run, targets, cells, case.oracles, place.workers, case.in_turn)
+        workers = place.how.get("workers")
+        comparison = Comparison(run, targets, cells, case.oracles, workers, case.in_turn)
         folder, document = compare(comparison, steps.stage, steps.cell)
         _drop_branches(folder)
         return {**_setting(case, run, targets), **_figures_of(document, methods)}
@@ -71,8 +68,8 @@ def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCa
 
 def _run_of(case: Case, place: Workplace) -> Run:
     if (place.run / LEDGER_FILE).is_file():
-        return open_run(Run, place.run, None, None, place.later, client_work())
-    settings = {**case.settings, **place.later, "record": place.record, "evaluate_every": 0}
+        return open_run(Run, place.run, None, None, dict(place.how), client_work())
+    settings = {**case.settings, **place.how, "record": place.record, "evaluate_every": 0}
     data, model = settings.pop("data"), settings.pop("model")
     return create_run(Run, place.run, data, model, settings, client_work())
 
