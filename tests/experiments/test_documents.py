@@ -127,9 +127,9 @@ def test_past_cases_tell_what_methods_cost(shelf):
 
 
 def test_the_price_in_words():
-    price = Price(2, 4, 6, 3600.0, ("knot",))
+    price = Price(2, 1, 4, 6, 3600.0, ("knot",))
     assert sentence(price, ["x"]) == (
-        "To do: 2 trainings, 4 retrained without the target and 6 removals. That takes about 1.0 "
-        "hours on this machine, and longer by 1 methods that no finished case tells yet."
+        "To do in 2 cases: 1 trainings, 4 retrained without the target and 6 removals. That takes "
+        "about 1.0 hours on this machine, and longer by 1 methods that no finished case tells yet."
     )
     assert in_words(3599) == "about 60 minutes"

@@ -130,6 +130,56 @@ def test_records_are_those_that_the_methods_need():
     assert records_of(["federaser"]) == "fisher+contributions+norms"
 
 
+def test_what_was_ended_from_outside_is_tried_again(tmp_path, monkeypatch):
+    only = replace(EXPERIMENT, groups=GROUPS[:1], picture=None)
+    reproduction = Reproduction([only], Scale("toy", seeds=1), tmp_path)
+    (case, methods) = reproduction.wanted[0]
+    with monkeypatch.context() as patch:
+        patch.setattr("pfedul.compare.comparison.in_process", lambda *_: {"failure": "Killed."})
+        (document,) = reproduce(reproduction, quiet)
+    assert document["groups"][0]["failures"] == {"ours": "Killed."}
+    assert reproduction.shelf.missing(case, methods) == methods
+    left = reproduction.price()
+    assert (left.cases, left.trainings, left.oracles, left.removals) == (1, 0, 0, 1)
+    with cells_here():
+        (document,) = reproduce(reproduction, quiet)
+    assert document["groups"][0]["failures"] == {}
+    assert not reproduction.sharing.run_of(case).exists()
+
+
+def test_a_method_that_fails_by_itself_is_not_tried_again(tmp_path):
+    diverges = "ga-naive:rounds=1,lr=1e30,clip=1e30"
+    rows = (Row("before", UNTOUCHED), Row("bad", diverges), Row("good", "none"))
+    only = replace(EXPERIMENT, groups=GROUPS[:1], rows=rows, picture=None)
+    reproduction = Reproduction([only], Scale("toy", seeds=1), tmp_path)
+    with cells_here():
+        (document,) = reproduce(reproduction, quiet)
+    assert "diverged" in document["groups"][0]["failures"]["bad"]
+    assert reproduction.price().cases == 0
+
+
+def test_the_price_counts_what_unfinished_cases_have(tmp_path):
+    """Interrupted in the midst of the removals: KNOT's training is done as well, and one removal.
+    The other case branches from the same training, and needs oracles of its own."""
+    rows = (Row("one", "none"), Row("two", "pfedul"), Row("three", "knot"))
+    together = replace(EXPERIMENT, groups=GROUPS[:1], rows=rows, picture=None)
+    two = replace(GROUPS[0], in_turn=True, leaving=2)
+    in_turn = replace(together, groups=[two], rows=rows[:2])
+    reproduction = Reproduction([together, in_turn], Scale("toy", seeds=1), tmp_path)
+    price = reproduction.price()
+    assert (price.cases, price.trainings, price.oracles, price.removals) == (2, 2, 4, 5)
+
+    def interrupt(_done: float, _of: int, now: str) -> None:
+        if "pfedul" in now:
+            raise KeyboardInterrupt
+
+    with cells_here(), pytest.raises(KeyboardInterrupt):
+        reproduce(replace(reproduction, how={"workers": 1}), interrupt)
+    left = reproduction.price()
+    assert (left.cases, left.trainings, left.oracles, left.removals) == (2, 0, 2, 4)
+    assert left.seconds < price.seconds
+
+
 # What experiments share
 
 

@@ -57,6 +57,7 @@ def _heading(task: CellTask) -> CellResult:
     return {
         "format": FORMAT,
         "label": task.label,
+        "requests": task.common.requests,
         "seed": task.options.seed,
         "method": task.options.method,
     }

@@ -24,6 +24,9 @@ from pfedul.store.folder import own_errors
 FORMAT = 1
 Results = dict[str, Any]
 
+AGAIN = {"again": True}
+"""Of a row: what ended it was not its method, but a kill or a lack of memory."""
+
 _RECORDING = ("record", "fisher_beta", "fisher_noise", "psi_epsilon", "psi_sigma", "psi_delta")
 """Settings that decide what training keeps, and not what it computes."""
 
@@ -143,9 +146,9 @@ class Shelf:
         write_json(self._file(case), _rounded({"format": FORMAT, **results, "methods": methods}))
 
     def missing(self, case: Case, methods: Iterable[str]) -> list[str]:
-        """The methods that this case has no result of."""
+        """The methods that this case has no result of, or one that is to be tried again."""
         known = (self.read(case) or {}).get("methods", {})
-        return [name for name in methods if name not in known]
+        return [name for name in methods if known.get(name, AGAIN).get("again")]
 
     def open(self, case: Case, methods: Iterable[str]) -> bool:
         """Whether anything of this case is missing; references are there with the first method."""

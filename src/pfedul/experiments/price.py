@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from statistics import fmean
 from typing import Any
 
@@ -12,6 +13,8 @@ from pfedul.client import perform, scratch_of
 from pfedul.data.samples import ClientData
 from pfedul.engine import available_cores
 from pfedul.experiments.cases import Case, Results, Shelf, Wanted
+from pfedul.experiments.left import Left, left_of
+from pfedul.experiments.sharing import Sharing
 from pfedul.protocol import Task, Workbench
 from pfedul.run.assembly import assemble, load_data
 from pfedul.settings import Settings, from_mapping
@@ -24,10 +27,13 @@ ENOUGH = 64
 class Price:
     """What is left to do. `seconds` is an estimate for all cores together.
 
-    `untimed` are methods that no finished case tells the cost of: they come on top.
+    `cases` are unfinished ones, `trainings` those of federations and of methods that branch from a
+    training of their own. `untimed` are methods that no finished case tells the cost of: they come
+    on top.
     """
 
     cases: int
+    trainings: int
     oracles: int
     removals: int
     seconds: float
@@ -37,22 +43,43 @@ class Price:
         return {**vars(self), "untimed": list(self.untimed)}
 
 
-def price_of(wanted: Wanted, shelf: Shelf, how: Mapping[str, Any]) -> Price:
+def price_of(wanted: Wanted, shelf: Shelf, sharing: Sharing, how: Mapping[str, Any]) -> Price:
     """The price of what is missing; a training is timed once for each kind of federation."""
     known = shares([results for case, _ in wanted if (results := shelf.read(case))])
+    missing = [(case, shelf.missing(case, names)) for case, names in wanted]
+    unfinished = [(case, names) for case, names in missing if names]
     timed: dict[tuple[str, ...], float] = {}
-    cases = oracles = removals = 0
     seconds = 0.0
-    for case, methods in ((case, shelf.missing(case, names)) for case, names in wanted):
-        if not methods:
-            continue
+    parts = _each_once(unfinished, sharing)
+    for (case, _), left in zip(unfinished, parts, strict=True):
         kind = tuple(str(case.settings.get(name)) for name in ("data", "personalization"))
         if kind not in timed:
             timed[kind] = seconds_of_training(case, how)
-        cases, oracles, removals = cases + 1, oracles + case.oracles, removals + len(methods)
-        seconds += timed[kind] * (1 + case.oracles + sum(known.get(name, 0.0) for name in methods))
-    untimed = {name for case, names in wanted for name in shelf.missing(case, names)} - known.keys()
-    return Price(cases, oracles, removals, seconds, tuple(sorted(untimed)))
+        removals = sum(known.get(name, 0.0) for name in left.removals)
+        seconds += timed[kind] * (left.training + left.oracles + left.bases + removals)
+    return Price(
+        cases=len(unfinished),
+        trainings=sum(ceil(left.training) + ceil(left.bases) for left in parts),
+        oracles=sum(ceil(left.oracles) for left in parts),
+        removals=sum(len(left.removals) for left in parts),
+        seconds=seconds,
+        untimed=tuple(sorted({name for left in parts for name in left.removals} - known.keys())),
+    )
+
+
+def _each_once(unfinished: Wanted, sharing: Sharing) -> list[Left]:
+    """What is left of each case; a training that several share is that of the first of them."""
+    parts, trained, retrained = [], set(), set()
+    for case, names in unfinished:
+        left, oracles = left_of(case, names, sharing.run_of(case)), (case.federation, case.leaving)
+        if case.federation in trained:
+            left = replace(left, training=0.0)
+        if oracles in retrained:
+            left = replace(left, oracles=0.0)
+        trained.add(case.federation)
+        retrained.add(oracles)
+        parts.append(left)
+    return parts
 
 
 def shares(results: Iterable[Results]) -> dict[str, float]:
@@ -117,8 +144,9 @@ def sentence(price: Price, names: Sequence[str]) -> str:
     if not price.cases:
         return f"Nothing is left to train for {', '.join(names)}."
     words = (
-        f"To do: {price.cases} trainings, {price.oracles} retrained without the target and "
-        f"{price.removals} removals. That takes {in_words(price.seconds)} on this machine"
+        f"To do in {price.cases} cases: {price.trainings} trainings, {price.oracles} retrained "
+        f"without the target and {price.removals} removals. That takes {in_words(price.seconds)} "
+        "on this machine"
     )
     if not price.untimed:
         return f"{words}."

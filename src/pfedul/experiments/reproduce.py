@@ -63,7 +63,7 @@ class Reproduction:
 
     def price(self) -> Price:
         """What is left to do, and about how long it takes."""
-        return price_of(self.wanted, self.shelf, self.how)
+        return price_of(self.wanted, self.shelf, self.sharing, self.how)
 
 
 def reproduce(reproduction: Reproduction, on_progress: OnProgress) -> list[Document]:

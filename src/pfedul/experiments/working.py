@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,10 @@ from pfedul.base.randomness import numpy_generator
 from pfedul.compare.cells import Comparison, cells_of
 from pfedul.compare.comparison import compare
 from pfedul.compare.document import FROM_ANSWERS
-from pfedul.compare.folder import BRANCH
+from pfedul.compare.folder import BRANCH, read_result
 from pfedul.compare.tables import is_oracle
 from pfedul.errors import PfedulError
-from pfedul.experiments.cases import Case, Results
+from pfedul.experiments.cases import AGAIN, Case, Results
 from pfedul.run.opening import create_run, open_run
 from pfedul.run.run import Run
 from pfedul.run.training import Progress, train
@@ -63,7 +63,9 @@ def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCa
         comparison = Comparison(run, targets, cells, case.oracles, workers, case.in_turn)
         folder, document = compare(comparison, steps.stage, steps.cell)
         _drop_branches(folder)
-        return {**_setting(case, run, targets), **_figures_of(document, methods)}
+        again = {cell.key for cell in cells if read_result(folder, cell) is None}
+        figures = _figures_of(document, methods, again - comparison.refusals.keys())
+        return {**_setting(case, run, targets), **figures}
 
 
 def _run_of(case: Case, place: Workplace) -> Run:
@@ -115,10 +117,16 @@ def _setting(case: Case, run: Run, targets: Sequence[str]) -> Results:
     }
 
 
-def _figures_of(document: Mapping[str, Any], methods: Sequence[str]) -> Results:
-    """Methods that are written differently and mean the same have the same cell."""
+def _figures_of(
+    document: Mapping[str, Any], methods: Sequence[str], again: Collection[str]
+) -> Results:
+    """Methods that are written differently and mean the same have the same cell.
+
+    `again` are the cells that were ended from outside.
+    """
     references = document["references"]
     cells = {_key(row["label"]): _figures(row) for row in document["cells"]}
+    cells |= {key: {**cells[key], **AGAIN} for key in again}
     return {
         "untouched": next(_figures(row) for row in references if not is_oracle(row)),
         "oracles": [_figures(row) for row in references if is_oracle(row)],

@@ -184,9 +184,14 @@ def replies_left(run: Run, recipes: Collection[Recipe]) -> int:
 
 def rounds_done(recipe: Recipe) -> int:
     """Committed rounds of a recipe's federation so far."""
-    if not recipe.begun:
+    return rounds_in(recipe.folder)
+
+
+def rounds_in(folder: Path) -> int:
+    """Committed rounds of the federation in a folder; none where there is no federation."""
+    if not (folder / LEDGER_FILE).is_file():
         return 0
-    with closing(Ledger(recipe.folder / LEDGER_FILE, read_only=True)) as ledger:
+    with closing(Ledger(folder / LEDGER_FILE, read_only=True)) as ledger:
         return spent_on_rounds(ledger).rounds
 
 
