@@ -121,6 +121,11 @@ def test_fedrecovery_has_the_noise_that_its_row_speaks_of():
         assert not sigma or f"sigma = {sigma:g}" in rows[name].note
 
 
+def test_ditto_is_never_shown_without_its_shared_model():
+    assert "shared" in EXPERIMENTS["table4"].columns
+    assert {"cpu", "sent"} <= set(EXPERIMENTS["table8"].columns)
+
+
 def test_printed_rows_are_checked():
     table = printed("p", ["A", "B"], ["mia", "pps"], "One | 50 - 51 .9")
     assert table == {

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pfedul.errors import PfedulError
+from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.base import RETRAINED, UNTOUCHED, Experiment, Group, Picture, Row
 from pfedul.experiments.cases import Scale, Shelf, case_of
 from pfedul.experiments.document import document_of
@@ -34,7 +35,9 @@ def results(pps, **methods) -> dict:
     row = {"remaining_accuracy": 0.5, "pps": pps, "cpu_seconds": 1.0}
     oracles = [{**row, "pps": 0.8, "cpu_seconds": 4.0}, {**row, "pps": 1.0, "cpu_seconds": 4.0}]
     own = {"fine-tune": row, "ga-naive": {"failure": "It diverged."}, **methods}
-    return {"untouched": {"remaining_accuracy": 0.6}, "oracles": oracles, "methods": own}
+    before = {"remaining_accuracy": 0.6}
+    counts = {"members": 200, "nonmembers": 260}
+    return {"untouched": before, "oracles": oracles, "methods": own, **counts}
 
 
 @pytest.fixture
@@ -81,6 +84,47 @@ def test_the_files(shelf, tmp_path):
     assert json.loads(files["json"].read_text())["groups"][0]["cells"]["A"]
     assert files["markdown"].read_text().startswith("# small: two methods (Table 0)")
     assert files["picture"].read_bytes().startswith(b"\x89PNG")
+
+
+def test_intervals_are_means_over_trainings_and_oracles(tmp_path):
+    shelf = Shelf(tmp_path)
+    for seed, low in enumerate((0.8, 0.9)):
+        one = results(0.95, **{"fine-tune": {"pps": 0.95, "pps_interval": (low, 1.0)}})
+        for oracle, high in zip(one["oracles"], (1.0, 1.2), strict=True):
+            oracle["pps_interval"] = (low, high)
+        shelf.write(case_of(GROUP, TOY, seed), one)
+    found = cells(shelf)
+    assert found["A"]["pps"]["interval"] == [pytest.approx(0.85), 1.0]
+    assert found["Retrain"]["pps"]["interval"] == [pytest.approx(0.85), pytest.approx(1.1)]
+    assert found["A"]["accuracy"]["interval"] is None
+    text = markdown(document_of(EXPERIMENT, TOY, shelf))
+    assert "0.950 ±0.000 (0.850-1.000) [0.975]" in text
+    assert "(In parentheses) the 95 % interval of one training" in text
+
+
+def test_columns_without_a_figure_are_left_out(shelf):
+    document = document_of(replace(EXPERIMENT, columns=("shared", "accuracy", "pps")), TOY, shelf)
+    assert "|  | Rem. % | PPS |" in markdown(document)
+    with_ditto = results(0.9, **{"fine-tune": {"pps": 1.0, "shared_accuracy_after": 0.25}})
+    shelf.write(case_of(GROUP, TOY, 2), with_ditto)
+    document = document_of(replace(EXPERIMENT, columns=("shared", "pps")), TOY, shelf)
+    assert "|  | shared model % | PPS |" in markdown(document)
+    assert document["groups"][0]["cells"]["A"]["shared"]["mean"] == 25
+
+
+def test_what_the_number_of_samples_lets_one_see(shelf):
+    assert "standard error" not in markdown(document_of(EXPERIMENT, TOY, shelf))
+    text = markdown(document_of(replace(EXPERIMENT, columns=("mia", "pps")), TOY, shelf))
+    assert "one training a standard error of 2.4 points, and the mean over trainings 1.7;" in text
+
+
+def test_costs_have_cpu_seconds_and_bytes(tmp_path):
+    shelf = Shelf(tmp_path)
+    row = {"cpu_seconds": 12.0, "bytes_sent": 2_500_000}
+    shelf.write(case_of(GROUP, TOY, 0), results(0.9, **{"fine-tune": row}))
+    costs = replace(EXPERIMENT, columns=EXPERIMENTS["table8"].columns)
+    found = document_of(costs, TOY, shelf)["groups"][0]["cells"]["A"]
+    assert (found["cpu"]["mean"], found["sent"]["mean"]) == (12, 2.5)
 
 
 # The shelf

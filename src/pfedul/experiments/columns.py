@@ -12,12 +12,16 @@ Figures = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One figure of a removal; `form` is how it is printed, in the paper's unit."""
+    """One figure of a removal; `form` is how it is printed, in the paper's unit.
+
+    `interval` is the name of its interval among the figures, where it has one.
+    """
 
     name: str
     title: str
     value: Callable[[Figures], float | None]
     form: str
+    interval: str = ""
 
 
 def _percent(name: str) -> Callable[[Figures], float | None]:
@@ -32,18 +36,24 @@ def _forgotten(row: Figures) -> float | None:
     return None if row.get("verdict") is None else 100.0 * (row["verdict"] == "forgotten")
 
 
+def _megabytes(row: Figures) -> float | None:
+    return None if row.get("bytes_sent") is None else row["bytes_sent"] / 1e6
+
+
 _ALL = (
     Column("mia", "MIA %", _percent("mia_accuracy"), ".1f"),
     Column("accuracy", "Rem. %", _percent("remaining_accuracy"), ".1f"),
     Column("shared", "shared model %", _percent("shared_accuracy_after"), ".1f"),
-    Column("pps", "PPS", _plain("pps"), ".3f"),
-    Column("cfi", "CFI", _plain("cfi"), ".3f"),
+    Column("pps", "PPS", _plain("pps"), ".3f", "pps_interval"),
+    Column("cfi", "CFI", _plain("cfi"), ".3f", "cfi_interval"),
     Column("removed", "leak removed %", _percent("removed"), ".0f"),
     Column("forgotten", "forgotten %", _forgotten, ".0f"),
     Column("seconds", "seconds", _plain("seconds"), ".1f"),
+    Column("cpu", "CPU seconds", _plain("cpu_seconds"), ".1f"),
     Column("speedup", "speed-up", _plain("speedup"), ".1f"),
     Column("cpu_speedup", "speed-up, CPU time", _plain("cpu_speedup"), ".1f"),
     Column("rounds", "rounds", _plain("rounds"), ".0f"),
+    Column("sent", "MB sent", _megabytes, ".1f"),
     Column("lowest", "lowest", _plain("lowest_ratio"), ".3f"),
     Column("lower_quartile", "lower quartile", _plain("lower_quartile"), ".3f"),
     Column("median", "median", _plain("median_ratio"), ".3f"),

@@ -11,6 +11,7 @@ from pfedul.experiments.base import Experiment, Group, Row
 from pfedul.experiments.cases import Results, Scale, Shelf, case_of, rows_of, settings_of
 from pfedul.experiments.claims import findings
 from pfedul.experiments.columns import Column
+from pfedul.experiments.resolution import mia_errors
 from pfedul.experiments.scales import SCALES
 
 Document = dict[str, Any]
@@ -61,6 +62,7 @@ def _group(experiment: Experiment, group: Group, scale: Scale, shelf: Shelf) -> 
         "trainings": len(known),
         "missing": missing,
         "cells": _cells(experiment, group, figures),
+        "mia_errors": mia_errors(known) if "mia" in experiment.columns else [],
         "failures": _failures(experiment, known),
     }
 
@@ -84,8 +86,19 @@ def _mean(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def _mean_value(values: Sequence[Any]) -> Any:
     if all(isinstance(value, Mapping) for value in values):
         return _mean(values)
+    if all(_is_interval(value) for value in values):
+        return _mean_interval(values)
     numbers = [value for value in values if isinstance(value, int | float)]
     return fmean(numbers) if len(numbers) == len(values) else values[0]
+
+
+def _is_interval(value: Any) -> bool:
+    both = isinstance(value, list) and len(value) == 2
+    return both and all(isinstance(end, int | float) for end in value)
+
+
+def _mean_interval(intervals: Sequence[Sequence[float]]) -> list[float]:
+    return [fmean(ends) for ends in zip(*intervals, strict=True)]
 
 
 def _cells(
@@ -109,9 +122,11 @@ def _cell(
     figures: Sequence[Mapping[str, Any]],
 ) -> Document:
     values = [value for one in figures if (value := column.value(one)) is not None]
+    intervals = [one[column.interval] for one in figures if one.get(column.interval)]
     return {
         "mean": fmean(values) if values else None,
         "deviation": stdev(values) if len(values) > 1 else None,
+        "interval": _mean_interval(intervals) if intervals else None,
         "trainings": len(values),
         "printed": experiment.printed.get((group.part, group.name, row.name, column.name)),
     }

@@ -9,6 +9,7 @@ from typing import Any
 from pfedul.compare.folder import write_json
 from pfedul.experiments.document import Document
 from pfedul.experiments.picture import save_picture
+from pfedul.experiments.resolution import resolution
 from pfedul.store.folder import own_errors
 
 Grid = list[list[str]]
@@ -72,9 +73,19 @@ def remark(document: Document) -> str:
         f"Scale `{document['scale']}`: {document['scale_summary']}. Mean ± standard deviation "
         "over trainings with different seeds; [in brackets] what the paper prints."
     )
+    if _has_intervals(document):
+        words += (
+            " (In parentheses) the 95 % interval of one training, which counts its clients and "
+            "their test samples: its mean over trainings."
+        )
     if document["missing"]:
         words += f" **Not complete: {document['missing']} trainings are missing.**"
     return words
+
+
+def _has_intervals(document: Document) -> bool:
+    rows = (row for group in document["groups"] for row in group["cells"].values())
+    return any(cell.get("interval") for row in rows for cell in row.values())
 
 
 def notes(document: Document) -> list[str]:
@@ -84,7 +95,7 @@ def notes(document: Document) -> list[str]:
         for group in document["groups"]
         for name, why in group.get("failures", {}).items()
     }
-    return [*rows, *document["notes"], *sorted(failures)]
+    return [*rows, *document["notes"], *resolution(document["groups"]), *sorted(failures)]
 
 
 def tables(document: Document) -> str:
@@ -106,7 +117,9 @@ def _trainings(document: Document, part: str) -> str:
 
 
 def grids(document: Document) -> dict[str, Grid]:
-    """Part -> its table as text, the headings first; rows without any figure are left out."""
+    """Part -> its table as text, the headings first; rows and columns without any figure are
+    left out.
+    """
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for group in document["groups"]:
         parts.setdefault(group["part"], []).append(group)
@@ -114,17 +127,21 @@ def grids(document: Document) -> dict[str, Grid]:
 
 
 def _grid(document: Document, groups: Sequence[Mapping[str, Any]]) -> Grid:
-    columns = document["columns"]
-    names = [f"{group['name']} " if len(groups) > 1 else "" for group in groups]
-    head = ["", *(name + column["title"] for name in names for column in columns)]
-    lines = []
-    for row in document["rows"]:
-        cells = [g["cells"][row["name"]][c["name"]] for g in groups for c in columns]
-        forms = [c["form"] for _ in groups for c in columns]
-        texts = [cell_text(cell, form) for cell, form in zip(cells, forms, strict=True)]
-        if any(texts):
-            lines.append([row["name"], *texts])
-    return [head, *lines]
+    places = [(group, column) for group in groups for column in document["columns"]]
+    columns = [_texts(document, group, column, len(groups) > 1) for group, column in places]
+    shown = [column for column in columns if any(column[1:])]
+    names = ["", *(row["name"] for row in document["rows"])]
+    head, *lines = zip(names, *shown, strict=True)
+    return [list(head), *(list(line) for line in lines if any(line[1:]))]
+
+
+def _texts(
+    document: Document, group: Mapping[str, Any], column: Mapping[str, Any], several: bool
+) -> list[str]:
+    """A heading and the cells below it."""
+    heading = f"{group['name']} {column['title']}" if several else column["title"]
+    cells = [group["cells"][row["name"]][column["name"]] for row in document["rows"]]
+    return [heading, *(cell_text(cell, column["form"]) for cell in cells)]
 
 
 def cell_text(cell: Mapping[str, Any], form: str) -> str:
@@ -139,6 +156,8 @@ def cell_text(cell: Mapping[str, Any], form: str) -> str:
         parts.append(format(cell["mean"], form))
     if cell["deviation"] is not None:
         parts.append(f"±{format(cell['deviation'], form)}")
+    if cell.get("interval"):
+        parts.append(f"({'-'.join(format(end, form) for end in cell['interval'])})")
     if cell["printed"] is not None:
         parts.append(f"[{format(cell['printed'], form)}]")
     return " ".join(parts)

@@ -15,7 +15,7 @@ from pfedul.experiments.rows import (
 )
 from pfedul.experiments.table4 import DATA
 
-COLUMNS = ("seconds", "speedup", "cpu_speedup", "rounds")
+COLUMNS = ("seconds", "speedup", "cpu", "cpu_speedup", "rounds", "sent")
 _PRINTED = ("seconds", "speedup", "rounds")
 
 TABLE8 = Experiment(
