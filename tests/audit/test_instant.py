@@ -7,6 +7,7 @@ import pytest
 
 from helpers.attacker import sizes_that_give
 from helpers.auditing import interrupt_at
+from helpers.commands import call
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
 from helpers.toys import client_data
 from pfedul import Federation, PfedulError
@@ -87,6 +88,27 @@ def test_a_removal_that_does_nothing_is_not_forgotten_and_one_that_excludes_is_l
     assert low < excluded["removed"]["value"] < high
     assert excluded["smallest_visible"] < 0.2
     assert excluded["samples"] == {"members": 200, "nonmembers": 80, "fitting": 108}
+
+
+@pytest.mark.parametrize(
+    ("removal", "met", "missed"),
+    [
+        ("--strength 0.7 --repair-rounds 0", ("partly", "no-leak", "forgotten"), ()),
+        ("--correction paper --layers all", (), ("partly", "no-leak", "forgotten")),
+    ],
+    ids=["forgotten", "not forgotten"],
+)
+def test_rehearse_exits_with_1_unless_the_verdict_is_what_was_required(
+    removal, met, missed, leaky, tmp_path
+):
+    run = copied(leaky, tmp_path / "run")
+    asked = ("rehearse", run, "--client", "c0", *removal.split())
+    assert call(*asked).exit_code == 0
+    for required in (*met, *missed):
+        result = call(*asked, "--require", required)
+        assert result.exit_code == (required in missed), result.output
+        assert (f"--require asks for '{required}'" in result.stderr) == (required in missed)
+        assert "Verdict: " in result.stdout
 
 
 def test_the_removal_itself_is_the_same_to_the_bit_and_its_cost_is_booked_apart(leaky, tmp_path):

@@ -1,4 +1,4 @@
-"""What to do after a rehearsal: remove, or try something that forgets more."""
+"""What to do after a rehearsal: remove, rehearse another removal, or look more closely."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pfedul.audit.judge.rules import (
     OVER_FORGOTTEN,
     PARTLY,
 )
-from pfedul.audit.rehearsal import Rehearsal
+from pfedul.audit.rehearsal import LEVELS, Rehearsal, level_words
+from pfedul.unlearn.methods.retrain import RETRAIN
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.repair import DISTIL
+from pfedul.unlearn.removal import share_of
+from pfedul.unlearn.repair import DISTIL, ORDINARY
 
 REQUIREMENTS = {
     "partly": (PARTLY, NOTHING_TO_FORGET, FORGOTTEN),
@@ -24,6 +26,8 @@ REQUIREMENTS = {
 
 ENOUGH_ROUNDS = 4
 """Repair rounds to begin with, where a removal went too far."""
+
+NOTHING_LEFT = "no command; no level of rehearse looks more closely than this one"
 
 
 def meets(verdict: str, required: str | None) -> bool:
@@ -39,24 +43,40 @@ def next_step(rehearsal: Rehearsal, verdict: str, run: str) -> str:
     """The command to give next, or two."""
     if verdict in (FORGOTTEN, NOTHING_TO_FORGET):
         return f"pfedul forget {run} {rehearsal.removal_words}, then pfedul report {run}"
-    again = f"pfedul rehearse {run}"
-    if verdict == NOT_ENOUGH:
-        return f"{again} {rehearsal.removal_words} --level standard --oracles 4"
+    after = next_rehearsal(rehearsal, verdict)
+    if after is None:
+        return NOTHING_LEFT
+    level = f" {level_words(after.level)}" if after.level.oracles else ""
+    return f"pfedul rehearse {run} {after.removal_words}{level}"
+
+
+def next_rehearsal(rehearsal: Rehearsal, verdict: str) -> Rehearsal | None:
+    """Another removal at this level, or this one at a level with more oracles; None if neither."""
+    if verdict == NOT_ENOUGH or rehearsal.options.entry == RETRAIN:
+        return _closer(rehearsal)
     options = _gentler(rehearsal) if verdict == OVER_FORGOTTEN else _stronger(rehearsal)
-    return f"{again} {replace(rehearsal, options=options).removal_words}"
+    return replace(rehearsal, options=options)
+
+
+def _closer(rehearsal: Rehearsal) -> Rehearsal | None:
+    """The next level that trains more oracles."""
+    levels = LEVELS["standard"], LEVELS["strict"]
+    more = [level for level in levels if level.oracles > rehearsal.level.oracles]
+    return replace(rehearsal, level=more[0]) if more else None
 
 
 def _gentler(rehearsal: Rehearsal) -> ForgetOptions:
-    """Ordinary rounds of the others bring back what retraining would have kept."""
-    options = rehearsal.options
+    """Further rounds of the others bring back what retraining would have kept."""
+    options = rehearsal.options.settled(share_of(rehearsal.run, rehearsal.targets))
     return replace(options, repair_rounds=max(ENOUGH_ROUNDS, 2 * options.repairs))
 
 
 def _stronger(rehearsal: Rehearsal) -> ForgetOptions:
-    """Full exclusion without a teacher that knew the targets; after that only retraining."""
+    """The default; then the same without a teacher that knew the targets; then retraining."""
     options, plain = rehearsal.options, ForgetOptions(seed=rehearsal.options.seed)
-    taught = options.repairs > 0 and options.repair_kind == DISTIL
-    recorded = "contributions" in rehearsal.run.settings.records
-    if not recorded or (options.excludes and not taught):
-        return replace(plain, method="retrain")
-    return plain
+    if "contributions" in rehearsal.run.settings.records:
+        if not options.excludes:
+            return plain
+        if options.repairs and options.repair_kind == DISTIL:
+            return replace(plain, repair=ORDINARY)
+    return replace(plain, method=RETRAIN.name)

@@ -132,13 +132,13 @@ def _begin(
     check_targets(run, targets)
     refuse_leftovers(run.store.path, [one for one in run.clients if one not in targets])
     check_method(run, targets, options, away)
-    away, options = check_away(run, targets, away), options.settled(_share(run, targets))
+    away, options = check_away(run, targets, away), options.settled(share_of(run, targets))
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json(), asked)
     return Removal(run, request, options, tuple(away), watch, notes)
 
 
-def _share(run: Run, targets: Sequence[str]) -> float:
+def share_of(run: Run, targets: Sequence[str]) -> float:
     """How much of all training samples the targets have."""
     samples = {client: member.train_samples for client, member in run.members.items()}
     return sum(samples[target] for target in targets) / sum(samples.values())
