@@ -1,17 +1,19 @@
 """What does each removal forget, what does it keep, and what does it cost? On real images.
 
     python bench/forgetting.py --data-root DIR --runs FOLDER [--seeds 0 1 2] [--only fedper ...]
-    python bench/forgetting.py --write
+    python bench/forgetting_page.py
 
-CIFAR-10 (2,500 training images, 5,000 test images), ten clients, Dirichlet 0.5, ResNet-18 at
-quarter width with the ImageNet stem, 24 rounds of 3 epochs at rate 0.02: enough to memorise.
+CIFAR-10 (2,500 training images, 5,000 of the 10,000 test images), ten clients, Dirichlet 0.5,
+ResNet-18 at quarter width with the ImageNet stem, 24 rounds of 3 epochs at rate 0.02: enough to
+memorise. Half of the test images, because all variants of all 30 cells are evaluated and audited on
+them, on two cores; forgetting_page.py computes the error that this leaves in PPS.
 Every personalisation, and of each training two targets: the client whose size is nearest to the
 mean, and the one nearest to twice the mean. Every removal starts from the same checkpoint and is
 judged twice: against four oracles (level `standard`), and without any (level `instant`).
 
 Runs, oracles and cells stay in FOLDER, and results are in results/forgetting/, a file for each
 training and target: called again, the bench goes on where it stopped and repeats nothing.
-`--write` makes tables and pictures of the results, and needs no data.
+`forgetting_page.py` makes tables and a picture of the results, and needs no data.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def _exclude(strength: float, rounds: int = 0, repair: str = "ordinary") -> dict
 
 
 CONTROL_ROUNDS = (3, 7, 14, 28, 45)
-"""From less than the CPU time of the default to about eight times as much."""
+"""From less than the default costs to several times that; the multiples are in docs/results.md."""
 
 VARIANTS = {
     "default": "pfedul",
