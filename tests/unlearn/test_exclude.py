@@ -56,6 +56,35 @@ def test_the_shared_parameters_are_those_without_the_target(name, opened):
     assert "Not covered" in outcome.notes[0]
 
 
+def test_a_mean_factor_is_said_where_the_targets_weights_differed_between_rounds(opened, tmp_path):
+    run = trained(tmp_path / "half", participation=0.5, rounds=6, **BOTH)
+    with deep_again(run) as half:
+        notes = half.plan(TARGET).notes
+    assert any("the targets' number of samples still plays a part" in note for note in notes)
+    assert not any("number of samples" in note for note in opened().plan(TARGET).notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "rounds", "words"),
+    [
+        ({}, 4, "does not hold of the repaired ones"),
+        ({"repair": "ordinary", "repair_rounds": 1}, 1, "are still a function of the initial"),
+        ({"repair_rounds": 0}, 0, ""),
+        ({"correction": "reset"}, 0, ""),
+        ({"correction": "reset", "repair": "ordinary", "repair_rounds": 2}, 2, "own data"),
+    ],
+)
+def test_a_plan_says_which_repair_rounds_follow_and_what_they_end(options, rounds, words, opened):
+    run = opened()
+    last = ["", *run.plan(TARGET, **options).notes][-1]
+    assert last.startswith("then ") == bool(rounds)
+    if rounds:
+        kind = options.get("repair", "distil")
+        assert f"{rounds} {kind} repair round" in last
+        assert words in last
+        assert last.removeprefix("then ") in run.forget(TARGET, **options).notes
+
+
 def test_by_default_distilled_repair_rounds_follow_more_of_them_for_a_larger_share(opened):
     plain, told, alone = opened(), opened(), opened()
     sizes = {name: member.train_samples for name, member in plain.members.items()}

@@ -12,9 +12,9 @@ from pfedul.audit.judge.rules import (
     PARTLY,
 )
 from pfedul.audit.rehearsal import LEVELS, Rehearsal, level_words
+from pfedul.unlearn.inspection import share_of
 from pfedul.unlearn.methods.retrain import RETRAIN
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.removal import share_of
 from pfedul.unlearn.repair import DISTIL, ORDINARY
 
 REQUIREMENTS = {

@@ -179,12 +179,30 @@ def tells_weights(rounds: Iterable[Mapping[str, int]], targets: Sequence[str]) -
     >>> tells_weights([{"ann": 1, "bob": 3}] * 2, targets=["ann"])
     False
     """
+    shares = _shares_met(rounds, targets).values()
+    return any(len(own) < FEWEST_MIXED and len(set(own)) > 1 for own in shares)
+
+
+def _shares_met(
+    rounds: Iterable[Mapping[str, int]], targets: Sequence[str]
+) -> dict[str, list[float]]:
+    """For each remaining client, the targets' share in every round that it took part in."""
     shares: dict[str, list[float]] = {}
     for samples in rounds:
         share = sum(samples.get(target, 0) for target in targets) / sum(samples.values())
         for client in samples.keys() - set(targets):
             shares.setdefault(client, []).append(share)
-    return any(len(own) < FEWEST_MIXED and len(set(own)) > 1 for own in shares.values())
+    return shares
+
+
+def rescaled_by_means(
+    store: Store, clients: Sequence[str], targets: Sequence[str], weighing: Weighing = BY_SAMPLES
+) -> bool:
+    """Whether the factor of a remaining client is a mean over rounds that differed."""
+    if weighing.equal or _by_values(store, clients):
+        return False
+    rounds = participation(store.ledger, began_after(store) or 0)
+    return any(len(set(own)) > 1 for own in _shares_met(rounds, targets).values())
 
 
 def _by_values(store: Store, clients: Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pfedul.errors import PfedulError
 from pfedul.protocol import Reply, Task
@@ -13,6 +14,7 @@ from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.pfedul.method import plan_for, stored_fisher, why_no_record
 from pfedul.unlearn.pfedul.result import Plan
 from pfedul.unlearn.pfedul.scores import layer_scores
+from pfedul.unlearn.repair import statement
 
 
 def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
@@ -23,7 +25,23 @@ def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
             f"The method '{options.method}' makes no plan to show; 'pfedul methods' "
             "says what it does, and 'pfedul rehearse' tries it out."
         )
-    return plan_for(run, targets, options.plan_options(run.settings.seed))
+    plan = plan_for(run, targets, options.plan_options(run.settings.seed))
+    return replace(plan, notes=(*plan.notes, *_what_follows(run, plan, options)))
+
+
+def _what_follows(run: Run, plan: Plan, options: ForgetOptions) -> tuple[str, ...]:
+    """Repair rounds, after which the statement about the corrected tensors may no longer hold."""
+    rounds = options.settled(share_of(run, plan.targets)).repairs
+    excludes, corrected = options.excludes, bool(plan.corrected)
+    if not rounds or (excludes and not corrected):
+        return ()
+    return (f"then {statement(rounds, options.repair_kind, excludes and corrected)}",)
+
+
+def share_of(run: Run, targets: Sequence[str]) -> float:
+    """How much of all training samples the targets have."""
+    samples = {client: member.train_samples for client, member in run.members.items()}
+    return sum(samples[target] for target in targets) / sum(samples.values())
 
 
 def score_table(run: Run) -> dict[str, list[float]]:

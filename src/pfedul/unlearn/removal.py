@@ -36,12 +36,13 @@ from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.counters import counters_without_targets
 from pfedul.unlearn.erasure import erase
+from pfedul.unlearn.inspection import share_of
 from pfedul.unlearn.moved import plan_json
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
 from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
-from pfedul.unlearn.repair import REPAIR, Repair
+from pfedul.unlearn.repair import REPAIR, Repair, statement
 from pfedul.unlearn.stage import Stages
 from pfedul.unlearn.unchanged import refuse_unchanged, took_part
 from pfedul.unlearn.witness import Examine, Watch
@@ -136,12 +137,6 @@ def _begin(
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json(), asked)
     return Removal(run, request, options, tuple(away), watch, notes)
-
-
-def share_of(run: Run, targets: Sequence[str]) -> float:
-    """How much of all training samples the targets have."""
-    samples = {client: member.train_samples for client, member in run.members.items()}
-    return sum(samples[target] for target in targets) / sum(samples.values())
 
 
 def _remove(removal: Removal) -> None:
@@ -281,7 +276,8 @@ def _repair_notes(removal: Removal, result: Result, repair: Repair) -> tuple[str
         return ()
     corrected = result.plan is not None and bool(result.plan.corrected)
     excluded = corrected and removal.options.excludes
-    return (*repair.notes(excluded), *repair.ctx.account.notes())
+    words = statement(repair.rounds, repair.kind, excluded)
+    return (words, *repair.ctx.account.notes())
 
 
 # What follows stage 3

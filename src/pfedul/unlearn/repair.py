@@ -101,12 +101,11 @@ class Repair:
                 total[name] = total[name] + share if name in total else share
         return total
 
-    def notes(self, excluded: bool) -> tuple[str, ...]:
-        """What holds of the shared parameters; `excluded`: nothing of the targets was in them."""
-        rounds = counted(self.rounds, f"{self.kind} repair round")
-        if self.kind == DISTIL:
-            return (f"{rounds}: {_TAUGHT}",)
-        return (f"{rounds}: {_STILL_EXCLUDED if excluded else _LABELS}",)
+
+def statement(rounds: int, kind: str, excluded: bool) -> str:
+    """What holds after repair rounds; `excluded`: nothing of the targets was in their start."""
+    words = _TAUGHT if kind == DISTIL else _STILL_EXCLUDED if excluded else _LABELS
+    return f"{counted(rounds, f'{kind} repair round')}: {words}"
 
 
 def _place(number: int) -> str:

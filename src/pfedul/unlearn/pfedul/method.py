@@ -15,7 +15,12 @@ from pfedul.base.tensors import Tensors, norm
 from pfedul.base.text import counted
 from pfedul.errors import PfedulError
 from pfedul.records import RECORDS
-from pfedul.records.contributions import began_after, contribution, without
+from pfedul.records.contributions import (
+    began_after,
+    contribution,
+    rescaled_by_means,
+    without,
+)
 from pfedul.records.fisher import summed
 from pfedul.records.fisher_on_disk import StoredFisher
 from pfedul.run.run import Run
@@ -159,7 +164,7 @@ def _exclusion(
     plan = plan_exclusion(run.shared, parameters, targets, layers, options, scores)
     tied = run.bench.split.agreeing(plan.apply(run.shared))
     corrected = {name: tensor for name, tensor in tied.items() if tensor is not run.shared[name]}
-    notes = (*plan.notes, *about_scores, *notes, *_statements(run, options))
+    notes = (*plan.notes, *about_scores, *notes, *_statements(run, targets, options))
     return replace(plan, corrected=corrected, notes=notes)
 
 
@@ -182,15 +187,17 @@ def _lengths(sums: Tensors, layers: Sequence[Layer]) -> list[float]:
     return [norm({n: sums[n] for n in layer.tensors if n in sums}) for layer in layers]
 
 
-def _statements(run: Run, options: PlanOptions) -> tuple[str, ...]:
+def _statements(run: Run, targets: Sequence[str], options: PlanOptions) -> tuple[str, ...]:
     """What holds of the corrected parameters, and what does not."""
     _, own = CORRECTIONS.parse(options.correction)
     if own.strength < 1 or options.which_layers != "all":
         return (_IN_PART,)
     since = began_after(run.store) or 0
+    weighing = run.settings.weighing
     weighted = AGGREGATIONS.parse(run.settings.aggregation)[0].weighted
     return (
         f"{_NO_DIRECT_INFLUENCE if weighted else _NO_VALUE}. {_NOT_COVERED}",
+        *((_BY_MEANS,) if rescaled_by_means(run.store, run.clients, targets, weighing) else ()),
         *((_SHORTENED,) if was_shortened(run.store.ledger, since) else ()),
         *((f"{_SINCE} {since}",) if since else ()),
     )
@@ -208,6 +215,11 @@ _NO_VALUE = (
 _NOT_COVERED = (
     "Not covered: the others computed their updates on models that the targets had shaped"
 )
+_BY_MEANS = (
+    "the targets' share of the weights was not the same in all rounds, so the others' updates are "
+    "rescaled by a mean factor: the targets' number of samples still plays a part, and the result "
+    "is not the exact one (docs/run-folder.md)"
+)
 _SHORTENED = (
     "updates were shortened to a length that followed those of all clients, the targets included"
 )
@@ -220,11 +232,12 @@ _SINCE = "the record of contributions began later: 'initial' means the tensors a
 
 PFEDUL = Method(
     name="pfedul",
-    summary="take the targets out of the shared layers, then recalibrate",
+    summary="take the targets out of the shared layers, repair them, recalibrate",
     unlearn=unlearn,
     about=About(
         paper="Liu, Li, Zhang, arXiv 2606.16304",
-        who="the server; then every remaining client recalibrates on its own",
+        who="the server; then every remaining client, in repair rounds and to recalibrate",
+        rounds="2 or more after 'exclude' (--repair-rounds), else 0",
         memory="one number for each shared parameter and client",
         avoids="the printed correction hardly moves the weights and forgets nothing: 'exclude' is "
         "the default",
