@@ -6,9 +6,18 @@ from functools import cache
 import torch
 from torch import nn
 
+from helpers.auditing import few_draws
 from helpers.toys import WithNorm, client_data, samples
 from pfedul import Settings
-from pfedul.audit.evidence.relearning import epochs_to_return, fresh_part, relearning_curve
+from pfedul.audit.ask.answers import ask, surfaces_of
+from pfedul.audit.ask.samples import draw_samples
+from pfedul.audit.evidence.relearning import (
+    epochs_to_return,
+    fresh_part,
+    relearn_time,
+    relearning_curve,
+)
+from pfedul.audit.state import State
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.data import own_clients
 from pfedul.data.samples import DatasetSamples
@@ -130,6 +139,20 @@ def test_epochs_are_counted_up_to_the_tolerance():
     assert epochs_to_return([0.7, 0.78], 0.8, tolerance=0.02) == 1
     assert epochs_to_return([0.9], 0.9) == 0
     assert epochs_to_return([0.1, 0.2], 0.9) is None
+
+
+def test_in_the_picture_of_all_models_their_own_heads_play_no_part():
+    bench = workbench(TwoLayers, "fedavg")
+    own = tensors_of(bench, fitted())
+    starts = {"own": own, "another": {**own, "1.weight": -own["1.weight"]}}
+    target, *others = sorted(bench.data)
+    data = {client: bench.data[client] for client in others}
+    asked = draw_samples({target: bench.data[target]}, data, seed=0)
+    state = State(own, {client: {} for client in others}, {target: {}})
+    answers = ask(bench, asked, state, surfaces_of(bench, without=["probe"]))
+    with few_draws():
+        curves = relearn_time(bench, asked, starts, answers, lambda *_: None)["curves"]
+    assert curves["own"] == curves["another"] != curves["fresh"]
 
 
 def test_all_start_from_one_head_that_nobody_was_trained_with():

@@ -190,6 +190,9 @@ def test_the_papers_rule_says_how_little_it_moves(run, ids):
     moved = [note for note in notes["notes"] if note.startswith("no layer moved by more than")]
     assert len(moved) == 1
     assert "forgot nothing that an attack can see" in moved[0]
+    share = float(moved[0].removeprefix("no layer moved by more than ").partition(" %")[0])
+    furthest = max(layer["relative_change"] for layer in notes["plan"]["layers"])
+    assert share == pytest.approx(100 * furthest, rel=0.005) != 0
 
 
 def test_a_removal_that_changes_nothing_is_an_error_and_stays_pending(run, ids):

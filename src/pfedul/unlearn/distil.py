@@ -11,7 +11,7 @@ the target's old head reads them.
 
 The teacher is the old shared tensors, which come with the task, beside the client's own old
 personal part; with Ditto it is the old shared model. It looks at each batch as the student does,
-which costs one forward pass for each epoch, and the client keeps nothing.
+which costs one forward pass for each epoch, and the client keeps nothing (docs/methods-notes.md).
 """
 
 from __future__ import annotations

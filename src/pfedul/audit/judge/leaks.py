@@ -6,6 +6,9 @@ known exactly, by drawing again (R. A. Fisher, The Design of Experiments, 1935).
 draws at random the p-value is (1 + hits) / (1 + draws), which is exact as well (M. Dwass, Annals
 of Mathematical Statistics 28 (1957)).
 
+That holds for the remaining models and the probe. The target's old head did see the members: on
+features that are like the old ones its AUC is above 1/2, even where these know nothing of them.
+
 A split may be drawn class by class, and some classes are harder than others. So every score
 becomes its percentile among the target's samples of the same class (its *stratum*), and lots are
 drawn again within classes only. Percentiles of any stratum are symmetric about 1/2, so the

@@ -144,7 +144,7 @@ def _caveat(plan: Plan) -> tuple[str, ...]:
     if not caveat:
         return ()
     furthest = max((layer.relative_change for layer in plan.layers), default=0.0)
-    return (f"no layer moved by more than {furthest:.2%} of its norm; {caveat}",)
+    return (f"no layer moved by more than {100 * furthest:.3g} % of its norm; {caveat}",)
 
 
 # From the record of contributions: the correction `exclude`
