@@ -191,7 +191,7 @@ def test_a_run_without_records_cannot_be_rehearsed(tmp_path, ids):
     assert not (tmp_path / "run/oracles").exists()
 
 
-def test_while_a_request_is_pending_nothing_is_rehearsed(start, ids, tmp_path):
+def test_while_a_request_is_pending_no_other_removal_is_rehearsed(start, ids, tmp_path):
     run = copied(start, tmp_path / "run")
 
     def interrupt(stage, _done, _of):
@@ -200,11 +200,23 @@ def test_while_a_request_is_pending_nothing_is_rehearsed(start, ids, tmp_path):
 
     with Federation.open(run) as federation, pytest.raises(KeyboardInterrupt):
         federation.forget(ids[0], on_stage=interrupt)
-    for client in ids[:2]:
-        found = refuse("rehearse", run, "--client", client)
+    for clients in (ids[1:2], ids[:2]):
+        found = refuse("rehearse", run, *(f"--client={client}" for client in clients))
         assert f"Request 1 to forget {ids[0]} is not finished" in found
     assert "No removal has been honoured" in refuse("audit", run, "--target-data", "run")
     succeed("report", run)  # of which nothing is known yet
+
+
+def test_after_a_removal_that_changed_nothing_another_one_can_be_rehearsed(start, ids, tmp_path):
+    run = copied(start, tmp_path / "run")
+    refuse("forget", run, "--client", ids[0], "--correction", "paper", "--alpha", "100")
+    before = everything(run)
+    found = parsed(call("rehearse", run, "--client", ids[0], "--json").stdout)
+    assert everything(run)[::2] == before[::2], "all but audits"
+    done = parsed(succeed("forget", run, "--client", ids[0], "--yes", "--json"))
+    assert done["shared_sha256_after"] == found["hashes"]["shared_after"]
+    assert done["state_sha256_after"] == found["hashes"]["state_after"]
+    assert done["rehearsal"]["differences"] == []
 
 
 def test_an_interrupted_rehearsal_ends_with_a_sentence(start, ids, tmp_path, monkeypatch):

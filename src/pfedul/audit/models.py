@@ -43,9 +43,12 @@ MOST_EPOCHS = 50
 
 
 def check_ready(run: Run, targets: Sequence[str], what: str) -> None:
-    """Refuse, in one sentence, a run on which a removal cannot be tried out and measured."""
+    """Refuse, in one sentence, a run on which a removal cannot be tried out and measured.
+
+    A pending request has touched no tensor, so another way to honour it can be tried out.
+    """
     request = unfinished(run.store.ledger)
-    if request is not None:
+    if request is not None and set(request.targets) != set(targets):
         raise PfedulError(
             f"Request {request.number} to forget {', '.join(request.targets)} is not finished; "
             f"finish it before {what}."
