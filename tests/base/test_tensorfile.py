@@ -1,4 +1,4 @@
-"""Tensor files under Ctrl-C."""
+"""Tensor files: the bytes are those of the library, and Ctrl-C is not taken for damage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+import safetensors.torch
 import torch
 
 from pfedul.base.tensorfile import decode, encode, read_file, read_layout
@@ -20,6 +21,48 @@ def alarm_is_ctrl_c():
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+
+
+def same_bytes(tensors):
+    """Whether the file is the one that the library itself writes."""
+    own = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
+    return encode(tensors) == safetensors.torch.save(own, metadata={"format": "pt"})
+
+
+KINDS = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.complex64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+)
+
+
+def test_files_are_those_of_the_library():
+    every = {str(kind): torch.arange(5).to(kind) for kind in KINDS}
+    assert same_bytes(every)
+    assert same_bytes({str(kind): every[str(kind)] for kind in KINDS if not kind.is_complex})
+    for one in (*every.items(), ("", torch.tensor(1.5)), ("empty", torch.empty(0, 3))):
+        assert same_bytes(dict([one]))
+    assert same_bytes({})
+
+
+def test_files_are_those_of_the_library_for_any_name_and_layout():
+    tensor = torch.arange(6.0).reshape(2, 3)
+    names = [
+        "b",
+        "a.b",
+        "a",
+        'quo"te',
+        "back\\slash",
+        "line\n",
+        "\x01\x7f",
+        "Grüße",
+        "\U0001f600",
+        "z" * 99,
+    ]
+    assert same_bytes({name: tensor for name in names})
+    assert same_bytes({"turned": tensor.t(), "part": tensor[:, 1], "row": tensor[1]})
+    assert same_bytes({"learnt": tensor.clone().requires_grad_().detach()})
+    learnt = tensor.clone().requires_grad_()
+    assert encode({"learnt": learnt}) == encode({"learnt": tensor})
 
 
 @pytest.mark.usefixtures("alarm_is_ctrl_c")

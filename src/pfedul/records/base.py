@@ -67,7 +67,12 @@ class WholeRound:
 
 def changes(before: Tensors, after: Tensors, names: Sequence[str]) -> Tensors:
     """After minus before, in double precision."""
-    return {name: after[name].to(torch.float64) - before[name] for name in names}
+    return {name: change(before[name], after[name]) for name in names}
+
+
+def change(before: Tensor, after: Tensor) -> Tensor:
+    """After minus before, in double precision and memory of its own."""
+    return after.to(torch.float64, copy=True).sub_(before)
 
 
 @dataclass(frozen=True)
