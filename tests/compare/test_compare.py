@@ -332,8 +332,9 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     assert "pfedul" in text
     assert "oracle 2" in text
     assert (tmp_path / "out" / "scatter.png").is_file()
-    found = json.loads(succeed(*words, "--json"))
+    found = json.loads(succeed(*words, "--in-turn", "--json"))
     assert [row["label"] for row in found["methods"]] == ["none", "pfedul"]
+    assert found["command"].endswith(" --in-turn")
     assert Path(found["files"]["page"]).is_file()
     told = succeed("compare", run, "--client", client, "--methods", "none")
     assert "The page also has 1 way that earlier calls compared." in told

@@ -7,6 +7,7 @@ and an unfinished one resumes from its run folder. Several processes may share a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -71,17 +72,18 @@ def reproduce(reproduction: Reproduction, on_progress: OnProgress) -> list[Docum
     shelf, sharing = reproduction.shelf, reproduction.sharing
     left = {case.name: names for case, names in reproduction.wanted if shelf.open(case, names)}
     cases = [case for case, _ in reproduction.wanted if case.name in left]
-    for number, case in enumerate(sharing.in_turn(cases)):
+    with closing(sharing.free_cases(cases)) as free:
+        for number, case in enumerate(free):
 
-        def on_case(what: str, share: float, number: int = number, name: str = case.name) -> None:
-            on_progress(number + share, len(cases), f"{name}  {what}")
+            def on_case(what: str, share: float, now: int = number, name: str = case.name) -> None:
+                on_progress(now + share, len(cases), f"{name}  {what}")
 
-        if shelf.open(case, left[case.name]):  # another process may have done it meanwhile
-            methods = shelf.missing(case, left[case.name])
-            shelf.write(case, work_out(case, methods, _place(reproduction, case), on_case))
-        if not reproduction.keep_runs:
-            sharing.tidy(case, shelf)
-        publish(reproduction)
+            if shelf.open(case, left[case.name]):  # another process may have done it meanwhile
+                methods = shelf.missing(case, left[case.name])
+                shelf.write(case, work_out(case, methods, _place(reproduction, case), on_case))
+            if not reproduction.keep_runs:
+                sharing.tidy(case, shelf)
+            publish(reproduction)
     return publish(reproduction)
 
 

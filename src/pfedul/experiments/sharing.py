@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,7 @@ class Sharing:
             self.runs.mkdir(parents=True, exist_ok=True)
         return FileLock(self.runs / f"{name}.lock")
 
-    def in_turn(self, cases: Sequence[Case]) -> Iterator[Case]:
+    def free_cases(self, cases: Sequence[Case]) -> Generator[Case, None, None]:
         """The cases in order, each with its lock held; those of other processes come later."""
         waiting = list(cases)
         while waiting:
