@@ -177,7 +177,6 @@ def test_the_price_counts_what_unfinished_cases_have(tmp_path):
         reproduce(replace(reproduction, how={"workers": 1}), interrupt)
     left = reproduction.price()
     assert (left.cases, left.trainings, left.oracles, left.removals) == (2, 0, 2, 4)
-    assert left.seconds < price.seconds
 
 
 # What experiments share
