@@ -2,10 +2,13 @@
 
     python bench/speed.py [--rounds 8] [--write]
 
+    python bench/speed.py --recording [--write]
+
 Every contender is a process of its own that does one round when asked. The
 driver asks them in turn, so all run under the same load, and
 prints ratios of medians. `pfl` is installed into an environment of its own.
-`--write` puts the table into docs/benchmarks.md.
+`--recording` measures something else: what the records cost that are kept for forgetting, as a
+share of the time of rounds. `--write` puts the tables into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -18,9 +21,18 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
+
+from contender import random_clients
+from pfedul import Federation
+from pfedul.base.text import human_bytes
+from pfedul.models import build_model
+from pfedul.status import read_status
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -152,11 +164,41 @@ def write_page(page: Path, part: str, text: str) -> None:
     page.write_text(f"{before}{start}{text}{end}{after}", encoding="utf-8")
 
 
+RECORDS = ("contributions", "fisher", "fisher+contributions")
+RECORDED = {"personalization": "fedper", "lr": 0.02, "local_epochs": 3, "evaluate_every": 0}
+
+
+def recording(rounds: int) -> str:
+    """What `pfedul status` says of each record, on ten clients with 250 images each."""
+    lines = ["| record | share of round time | bytes |", "|---|---:|---:|"]
+    for record in RECORDS:
+        with TemporaryDirectory() as folder:
+            run, data = Path(folder) / "run", random_clients(10, 250)
+            how: dict[str, Any] = {**RECORDED, "rounds": rounds, "engine": "inline"}
+            model = partial(build_model, QUARTER, (3, 32, 32), 10)
+            with Federation.create(run, data=data, model=model, record=record, **how) as made:
+                made.train()
+            status = read_status(run)
+        size = human_bytes(sum(one["bytes"] for one in status["records"].values()))
+        lines.append(f"| {record} | {status['cost']['record_share']:.1%} | {size} |")
+    return "\n".join(lines) + "\n"
+
+
+QUARTER = "resnet18:width=16,stem=imagenet"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--recording", action="store_true", help="the cost of records alone")
     parser.add_argument("--write", action="store_true", help="update docs/benchmarks.md")
     chosen = parser.parse_args()
+    if chosen.recording:
+        text = f"Measured on {machine()}\n\n{recording(chosen.rounds)}"
+        print(text)
+        if chosen.write:
+            write_page(PAGE, "recording", text)
+        return
     parts = [f"Measured on {machine()}\n"]
     for model, rounds in (("resnet18", chosen.rounds), ("cnn", 3 * chosen.rounds)):
         work = Workload(model)

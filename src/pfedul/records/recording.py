@@ -33,6 +33,7 @@ class RoundRecorder:
         self._spool = keeping.store.scratch
         self._clients: list[str] = []
         self._held: dict[str, Tensors] = {}
+        self._room = IN_MEMORY
         self.seconds = 0.0
 
     def add(self, reply: Reply) -> None:
@@ -63,8 +64,9 @@ class RoundRecorder:
 
     def _keep(self, reply: Reply) -> None:
         """Until the end of the round: in memory as far as there is room, and then on disk."""
-        room = IN_MEMORY - sum(map(size_in_bytes, self._held.values()))
-        if size_in_bytes(reply.shared) <= room:
+        size = size_in_bytes(reply.shared)
+        if size <= self._room:
+            self._room -= size
             self._held[reply.client] = {name: t.clone() for name, t in reply.shared.items()}
             return
         with own_errors(self._spool):
