@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from pfedul import Federation
+from pfedul.base.inputs import single
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
@@ -153,7 +154,7 @@ def recalibration_table() -> str:
 @torch.no_grad()
 def one_pass(model: nn.Module, samples: TensorSamples) -> None:
     model.eval()
-    for x in torch.split(samples.x, 256):
+    for x in torch.split(single(samples.x), 256):
         model(x)
 
 

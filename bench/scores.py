@@ -47,6 +47,7 @@ from pfedul.audit.instant import Exam, exam_of
 from pfedul.audit.judge.leaks import Leak
 from pfedul.audit.models import forget_in_copy, personal_of, untouched_state
 from pfedul.audit.state import State, state_of
+from pfedul.base.inputs import single
 from pfedul.base.tensors import read_tensors
 from pfedul.base.threads import one_core
 from pfedul.data.samples import TensorSamples
@@ -97,7 +98,7 @@ class Bench:
 
     def shifted(self, state: State) -> Margins:
         """Mean margins over small changes of the images."""
-        x, y = self.asked.x, self.asked.y
+        x, y = single(self.asked.x), self.asked.y
         images = [x, x.flip(-1), *(torch.roll(x, by, (-2, -1)) for by in SHIFTS)]
         found = [self.margins(state, TensorSamples(image, y)) for image in images]
         return {name: np.mean([one[name] for one in found], axis=0) for name in SURFACES}

@@ -24,6 +24,7 @@ from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records import RECORDS
+from pfedul.tasks import TASKS
 from pfedul.terminal.choices import DATASET, PERSONALIZATION, choice_rows, defaults_of
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
@@ -66,6 +67,7 @@ def choices_page() -> str:
     tables = {
         "Data sets": choice_rows(DATASETS, DATASET),
         "Partitions": choice_rows(PARTITIONS),
+        "Tasks": choice_rows(TASKS),
         "Models": choice_rows(MODELS),
         "Personalisations": choice_rows(PERSONALIZATIONS, PERSONALIZATION),
         "Aggregations": choice_rows(AGGREGATIONS, ("name", "summary", "options", "memory")),

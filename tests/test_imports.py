@@ -15,8 +15,17 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 
 FLOORS = (
-    *("version", "errors", "base", "aggregation", "split", "adapters", "data", "models"),
-    *("personalization", "evaluation", "protocol", "store", "records", "clusters", "settings"),
+    *("version", "errors", "base", "aggregation", "split", "adapters", "tasks", "data"),
+    *(
+        "models",
+        "personalization",
+        "evaluation",
+        "protocol",
+        "store",
+        "records",
+        "clusters",
+        "settings",
+    ),
     *("client", "server", "engine", "run", "unlearn", "audit", "status", "proof", "report"),
     *("compare", "experiments", "federation", "flower", "terminal", "cli"),
 )

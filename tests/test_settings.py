@@ -22,7 +22,7 @@ from pfedul.unlearn.methods import with_records_of_methods
     ("changes", "sentence"),
     [
         ({"data": "imagenet"}, "Unknown data set 'imagenet'; known are: digits, "),
-        ({"model": "vit"}, "Unknown model 'vit'; known are: resnet18, cnn, mlp."),
+        ({"model": "vit"}, "Unknown model 'vit'; known are: resnet18, cnn, mlp, transformer."),
         ({"personalization": "fedsgd"}, "known are: fedavg, fedper, fedrep, ditto, fedbn."),
         ({"partition": "random"}, "Unknown partition 'random'"),
         (

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from pfedul.base.device import CPU, device_of, device_of_model, in_precision, moved, prepare
+from pfedul.base.inputs import answer
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.base.threads import one_thread
@@ -26,6 +26,7 @@ from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import renewed_statistics
 from pfedul.protocol import MEASURING, MEASURING_CPU, Reply, Task, Workbench, split_extra
 from pfedul.records.exact import exact_fisher
+from pfedul.tasks import LearningTask
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _measured(bench: Workbench, job: Job, personal: Tensors) -> dict[str, float]
     """The figures of `evaluate` with these personal tensors, and the time that they took."""
     wall, cpu = time.perf_counter(), time.process_time()
     load_tensors(job.model, job.shared, personal)
-    figures = measure(job.model, bench.data[job.client].test)
+    figures = measure(job.model, bench.data[job.client].test, job.training.task)
     spent = {MEASURING: time.perf_counter() - wall, MEASURING_CPU: time.process_time() - cpu}
     return {**figures, **spent}
 
@@ -155,14 +156,14 @@ def evaluate(bench: Workbench, _task: Task, job: Job) -> Reply:
     """Accuracy and loss of the client's personal model on its own test samples."""
     samples = bench.data[job.client].test
     load_tensors(job.model, job.shared, job.personal)
-    return Reply(job.client, len(samples), metrics=measure(job.model, samples))
+    return Reply(job.client, len(samples), metrics=measure(job.model, samples, job.training.task))
 
 
 def exact_fisher_norms(bench: Workbench, _task: Task, job: Job) -> Reply:
     """Eq. 4 on the client's own samples: the L1 norm of each shared layer's exact Fisher."""
     load_tensors(job.model, job.shared, job.personal)
     names = [name for layer in bench.split.layers for name in layer.tensors]
-    fisher = exact_fisher(job.model, job.samples, names)
+    fisher = exact_fisher(job.model, job.samples, names, task=job.training.task)
     norms = {
         layer.name: sum(
             float(fisher[name].cpu().sum(dtype=torch.float64)) for name in layer.tensors
@@ -196,13 +197,13 @@ ACTIONS: dict[str, Callable[[Workbench, Task, Job], Reply]] = {
 
 
 @torch.no_grad()
-def measure(model: nn.Module, samples: Samples) -> dict[str, float]:
-    """Accuracy and mean cross-entropy in eval mode, in large batches."""
+def measure(model: nn.Module, samples: Samples, task: LearningTask) -> dict[str, float]:
+    """Accuracy (the mean of the task's hits) and mean loss in eval mode, in large batches."""
     model.eval()
-    correct, loss = 0, 0.0
+    correct, loss = 0.0, 0.0
     for indices in torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH):
         x, y = samples.batch(indices)
-        logits = model(x)
-        correct += int((logits.argmax(1) == y).sum())
-        loss += float(F.cross_entropy(logits, y, reduction="sum"))
+        output = answer(model, x)
+        correct += float(task.hits(output, y).sum())
+        loss += float(task.loss(output, y, reduction="sum"))
     return {"accuracy": correct / len(samples), "loss": loss / len(samples)}

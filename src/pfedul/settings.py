@@ -31,6 +31,7 @@ from pfedul.records import canonical_records, record_names
 from pfedul.records.base import RecordOptions
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.paths import SETTINGS_FILE, inside
+from pfedul.tasks import TASKS, task_of
 
 SCHEDULES = ("constant", "cosine")
 
@@ -71,6 +72,9 @@ class Settings:
         "You know that a client's training and test samples are a random split of its samples; "
         "for own data, whose removal is then audited without oracles.",
         later=True,
+    )
+    task: str = option(
+        "classification", "What is learned; see 'pfedul tasks'.", registry=TASKS, newer=True
     )
     model: str = option("cnn", "Model, with its options.", registry=MODELS)
     head: str | None = option(
@@ -229,6 +233,7 @@ class Settings:
             weight_decay=self.weight_decay,
             optimizer=self.optimizer,
             augment=self.augment,
+            task=task_of(self.task),
         )
 
     @property

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from pfedul.audit.ask.answers import Answers
+from pfedul.audit.ask.samples import labels_of
 from pfedul.audit.attacks.base import Labels, View
 from pfedul.audit.attacks.threshold import cross_fitted_accuracy
 from pfedul.compare.figures import mia_figures, preservation_intervals, preserved
 from pfedul.data.samples import TensorSamples
+from pfedul.tasks import CLASSIFICATION
 
 RNG = np.random.default_rng(0)
 
@@ -84,7 +86,8 @@ def asked(before, after) -> tuple:
         Answers({}, {}, {name: logits(hits) for name, hits in part.items()}, {})
         for part in (before, after)
     ]
-    return SimpleNamespace(own_test=sets), *made
+    samples = SimpleNamespace(own_test=sets, task=CLASSIFICATION, labels_of=labels_of)
+    return samples, *made
 
 
 def interval(before, after) -> dict:

@@ -22,7 +22,7 @@ def rows(data, part="train"):
 def test_the_choices_are_known_by_name():
     assert next(kind.name for kind in DATASETS) == "digits"
     assert {kind.name for kind in DATASETS} == {
-        *("digits", "fashion-mnist", "cifar10", "cifar100", "femnist", "npz")
+        *("digits", "fashion-mnist", "cifar10", "cifar100", "femnist", "sentences", "npz")
     }
     assert {kind.name for kind in PARTITIONS} == {
         *("dirichlet", "iid", "pathological", "natural", "imbalanced", "rare-class")

@@ -8,10 +8,15 @@ from pfedul.errors import PfedulError
 from pfedul.models import MODELS, build_model
 
 SMALL = {"resnet18": "resnet18:width=4", "cnn": "cnn:width=4", "mlp": "mlp:hidden=8"}
+"""Models of images; the transformer reads tokens."""
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
 
 
-@pytest.fixture(params=[kind.name for kind in MODELS])
+def test_every_model_of_images_is_tried():
+    assert {kind.name for kind in MODELS} == {*SMALL, "transformer"}
+
+
+@pytest.fixture(params=SMALL)
 def spec(request: pytest.FixtureRequest) -> str:
     return SMALL[request.param]
 
@@ -30,8 +35,16 @@ def test_forward_ends_with_the_declared_head(spec):
 
 def test_a_model_can_learn(spec):
     torch.manual_seed(0)
-    model = build_model(spec, (1, 8, 8), 2)
-    x, y = torch.randn(16, 1, 8, 8), torch.arange(16) % 2
+    learns(build_model(spec, (1, 8, 8), 2), torch.randn(16, 1, 8, 8))
+
+
+def test_a_transformer_can_learn():
+    torch.manual_seed(0)
+    learns(build_model("transformer:width=8", (5,), 2), torch.randint(9, (16, 5)))
+
+
+def learns(model: nn.Module, x: torch.Tensor) -> None:
+    y = torch.arange(16) % 2
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(30):
         optimiser.zero_grad()

@@ -25,8 +25,10 @@ from pfedul.audit.judge.case import Case, Examiner
 from pfedul.audit.models import Retrained, samples_of, trained_oracles
 from pfedul.audit.rehearsal import Level, Price, level_words, price, shown_path, spent_since
 from pfedul.audit.state import state_of
+from pfedul.base.inputs import answer, named_tensors, shape_of
 from pfedul.data import ClientData
 from pfedul.data.datasets.npz import read_parts
+from pfedul.data.samples import batch_of
 from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.retrained import Recipe, oracle_recipes
@@ -179,7 +181,8 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
     """In the model's type; refused where the inputs are not of the run's shape."""
     someone = next(iter(run.bench.data.values())).train
     known, _ = someone.batch(_FIRST)
-    data = ClientData(data.train.as_type(known.dtype), data.test.as_type(known.dtype))
+    wanted = next(iter(named_tensors(known).values())).dtype
+    data = ClientData(data.train.as_type(wanted), data.test.as_type(wanted))
     for part in (data.train, data.test):
         if not len(part):
             raise PfedulError(
@@ -187,10 +190,10 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
                 "trained on and samples that were not."
             )
         found, _ = part.batch(_FIRST)
-        if found.shape[1:] != known.shape[1:]:
+        if shape_of(found) != shape_of(known):
             raise PfedulError(
-                f"The samples that were brought have the shape {tuple(found.shape[1:])}, those "
-                f"of this run {tuple(known.shape[1:])}; bring them as the model takes them."
+                f"The samples that were brought have the shape {shape_of(found)}, those of this "
+                f"run {shape_of(known)}; bring them as the model takes them."
             )
     return data
 
@@ -198,11 +201,11 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
 @torch.no_grad()
 def check_labels(bench: Workbench, data: Mapping[str, ClientData]) -> None:
     """Refuse labels for which the model has no answer."""
-    model = bench.build_model().eval()
+    model, task = bench.build_model().eval(), bench.training.task
     for target, parts in data.items():
-        classes = model(parts.train.batch(_FIRST)[0]).shape[1]
+        classes = answer(model, parts.train.batch(_FIRST)[0]).shape[-1]
         for part in (parts.train, parts.test):
-            largest = int(part.batch(torch.arange(len(part), device="cpu"))[1].max())
+            largest = task.outputs(batch_of(part)[1]) - 1
             if largest >= classes:
                 raise PfedulError(
                     f"The samples of '{target}' have the label {largest}, but the model of this "

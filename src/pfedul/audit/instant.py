@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from pfedul.audit.ask.logits import logits_from_heads
 from pfedul.audit.ask.probe import linear_probe
@@ -35,6 +36,7 @@ from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.protocol import Workbench
 from pfedul.run.run import Run
+from pfedul.tasks import CLASSIFICATION, LearningTask
 
 LEVEL = "instant"
 
@@ -80,6 +82,12 @@ class Exam:
     draw: Draw
     fitting: TensorSamples
     models: Sequence[str]
+    task: LearningTask = CLASSIFICATION
+
+    @property
+    def labels(self) -> Whole:
+        """The labels that go with answers."""
+        return labels_of(self.asked, self.task)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,8 +108,9 @@ def exam_of(run: Run, targets: Sequence[str]) -> Exam:
     asked = together([*inside, *outside])
     whose = np.repeat(np.tile(np.arange(len(targets)), 2), [len(p) for p in (*inside, *outside)])
     member = np.arange(len(asked)) < sum(map(len, inside))
-    kept = _in_both(strata := _strata(labels_of(asked), whose), member)
-    asked = TensorSamples(asked.x[kept], asked.y[kept])
+    task = run.bench.training.task
+    kept = _in_both(strata := _strata(labels_of(asked, task), whose), member)
+    asked = TensorSamples(*asked.batch(torch.from_numpy(np.flatnonzero(kept))))
     remaining = [client for client in run.clients if client not in targets]
     parts = [data[client].train for client in remaining]
     fitting = min(MOST_FITTING, round(SHARE_FITTING * sum(map(len, parts))))
@@ -111,6 +120,7 @@ def exam_of(run: Run, targets: Sequence[str]) -> Exam:
         Draw.of(strata[kept & member], strata[kept & ~member], seed),
         pooled(parts, fitting, seed),
         _models(run.bench, remaining, seed),
+        task,
     )
 
 
@@ -178,7 +188,7 @@ def _probe(bench: Workbench, exam: Exam, state: State) -> Array:
 
 
 def _view(exam: Exam, logits: Array) -> View:
-    member, labels = exam.draw.member, labels_of(exam.asked)
+    member, labels = exam.draw.member, exam.labels
     nothing = Labels(labels[member], labels[~member], labels[:0])
     return View("", logits[member], logits[~member], logits[:0], nothing)
 

@@ -70,6 +70,7 @@ def samples_of(run: Run, targets: Mapping[str, ClientData] | Sequence[str]) -> A
         {client: held for client, held in data.items() if client not in targets},
         run.settings.seed,
         None if planted is None else parse_backdoor(planted),
+        run.bench.training.task,
     )
 
 

@@ -36,6 +36,7 @@ COMMANDS = (
     compare.compare,
     reproduce.reproduce,
     choices.datasets,
+    choices.tasks,
     choices.models,
     choices.personalizations,
     choices.methods,

@@ -1,4 +1,4 @@
-"""The commands that list the choices: `datasets`, `models`, `personalizations`, `methods`."""
+"""The commands that list the choices: `datasets`, `tasks`, `models` and others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pfedul.cli.parts import Output, command
 from pfedul.data import DATASETS, PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
+from pfedul.tasks import TASKS
 from pfedul.terminal import choices
 from pfedul.terminal.console import table
 from pfedul.unlearn.methods import METHODS
@@ -23,6 +24,12 @@ def personalizations() -> Output:
     """List the personalisations: what each shares, what it keeps, how it trains."""
     rows = choices.choice_rows(PERSONALIZATIONS, choices.PERSONALIZATION)
     return _tables({"personalizations": rows})
+
+
+@command("pfedul tasks", run=False)
+def tasks() -> Output:
+    """List the tasks: what can be learned, from which labels."""
+    return _tables({"tasks": choices.choice_rows(TASKS)})
 
 
 @command("pfedul models", run=False)

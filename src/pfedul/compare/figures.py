@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import AuditSamples, labels_of
+from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface, Views
 from pfedul.audit.attacks.intervals import Interval
 from pfedul.audit.attacks.roc import auc
@@ -84,7 +84,8 @@ def preservation_intervals(
     """Intervals that count the clients and their test samples: both are drawn with replacement.
 
     A sample keeps both its answers in a draw: the same samples were asked before and after.
-    Without the answers before there is no interval.
+    Without the answers before there is no interval, nor for a task whose samples may be right in
+    part.
     """
     hits = {} if before is None else _hits(samples, before, after)
     if kept["pps"] is None or not hits:
@@ -100,9 +101,11 @@ def preservation_intervals(
 
 def _hits(samples: AuditSamples, before: Answers, after: Answers) -> Mapping[str, Table]:
     """Client -> right or wrong, [before and after, samples]; without clients that had 0 right."""
+    if not samples.task.classes:
+        return {}
     found = {}
     for client in after.own_test.keys() & before.own_test.keys():
-        labels = labels_of(samples.own_test[client])
+        labels = samples.labels_of(samples.own_test[client])
         answers = (before.own_test[client], after.own_test[client])
         hits = np.stack([correctness(logits, labels) for logits in answers])
         if hits[0].any():

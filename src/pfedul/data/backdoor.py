@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
+from pfedul.base.inputs import single
 from pfedul.base.options import option
 from pfedul.base.randomness import numpy_generator
 from pfedul.base.registry import FreeName
@@ -83,7 +84,7 @@ def plant(samples: Samples, backdoor: Backdoor, seed: int) -> TensorSamples:
     count = max(1, round(backdoor.share * len(others)))
     generator = numpy_generator(seed, "backdoor", backdoor.client)
     chosen = others[torch.from_numpy(generator.permutation(len(others))[:count])]
-    x, y = clean.x.clone(), clean.y.clone()
+    x, y = single(clean.x).clone(), clean.y.clone()
     x[chosen] = stamped(x[chosen], backdoor, trigger_value(clean))
     y[chosen] = backdoor.label
     return TensorSamples(x, y)
@@ -92,12 +93,12 @@ def plant(samples: Samples, backdoor: Backdoor, seed: int) -> TensorSamples:
 def triggered(samples: Samples, trigger: Trigger, value: float) -> TensorSamples:
     """The same samples, all with the trigger, and with their true labels."""
     clean = _in_memory(samples)
-    return TensorSamples(stamped(clean.x, trigger, value), clean.y)
+    return TensorSamples(stamped(single(clean.x), trigger, value), clean.y)
 
 
 def trigger_value(samples: Samples) -> float:
     """The largest value of these samples; planting a trigger of it leaves it as it is."""
-    return float(_in_memory(samples).x.max())
+    return float(single(_in_memory(samples).x).max())
 
 
 def stamped(x: Tensor, trigger: Trigger, value: float) -> Tensor:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from pfedul.base.inputs import named_tensors, shape_of
 from pfedul.data.checks import check_ids, classes_up_to
 from pfedul.data.samples import (
     ClientData,
@@ -15,11 +17,19 @@ from pfedul.data.samples import (
     Samples,
     TensorSamples,
     as_samples,
+    without_labels,
 )
 from pfedul.errors import PfedulError
+from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.collate import MASK, is_sequence
+
+_AT_ONCE = 256
+"""Samples of a Dataset that are looked at together."""
 
 
-def own_clients(mapping: Mapping[str, tuple[Any, Any]]) -> FederatedData:
+def own_clients(
+    mapping: Mapping[str, tuple[Any, Any]], task: LearningTask = CLASSIFICATION
+) -> FederatedData:
     """Data from `{client: (train, test)}`, each part (inputs, labels) or a map-style Dataset.
 
     Classes are numbered from 0; there are as many as the largest label says. Inputs that are
@@ -28,18 +38,20 @@ def own_clients(mapping: Mapping[str, tuple[Any, Any]]) -> FederatedData:
     if not mapping:
         raise PfedulError("There are no clients; give at least one as {name: (train, test)}.")
     check_ids(mapping)
-    clients = {name: _client(name, parts) for name, parts in mapping.items()}
+    clients = {name: _client(name, parts, task) for name, parts in mapping.items()}
     parts = {f"{name}, {part}": s for name, client in clients.items() for part, s in _parts(client)}
-    _check_same_shape(parts)
-    largest = max(_largest_label(samples, owner) for owner, samples in parts.items())
-    return FederatedData(clients, classes_up_to(largest))
+    seen = {owner: _seen(samples, owner, task) for owner, samples in parts.items()}
+    _check_same_inputs(seen)
+    _check_same_width(seen, task)
+    outputs = max(one.outputs for one in seen.values())
+    return FederatedData(_filled(clients, seen), classes_up_to(outputs - 1))
 
 
-def _client(name: str, parts: Any) -> ClientData:
+def _client(name: str, parts: Any, task: LearningTask) -> ClientData:
     if not isinstance(parts, tuple | list) or len(parts) != 2:
         raise PfedulError(f"The data of client '{name}' must be a pair (train, test).")
     train, test = (
-        as_samples(given, f"client '{name}' ({part})")
+        as_samples(given, f"client '{name}' ({part})", task)
         for given, part in zip(parts, ("train", "test"), strict=True)
     )
     if not len(train) or not len(test):
@@ -53,28 +65,82 @@ def _parts(client: ClientData) -> tuple[tuple[str, Samples], ...]:
     return ("train", client.train), ("test", client.test)
 
 
-def _check_same_shape(parts: dict[str, Samples]) -> None:
-    """Only of what lies in memory: datasets are read sample by sample, later."""
-    first: tuple[str, torch.Size] | None = None
-    for owner, samples in parts.items():
-        if isinstance(samples, TensorSamples):
-            first = first or (owner, samples.x.shape[1:])
-            if samples.x.shape[1:] != first[1]:
-                raise PfedulError(
-                    f"Inputs must have one shape, but they are {tuple(samples.x.shape[1:])} in "
-                    f"{owner} and {tuple(first[1])} in {first[0]}; make them alike."
-                )
+@dataclass(frozen=True)
+class _Seen:
+    """What is known of a part once it has been read.
+
+    `inputs`: their shape, of those in memory alone: others are read sample by sample, later.
+    `outputs`: how many numbers the labels ask of a model. `lengths`: of sequences that can be
+    filled up.
+    """
+
+    inputs: str | None
+    outputs: int
+    lengths: frozenset[int] = frozenset()
 
 
-def _largest_label(samples: Samples, owner: str) -> int:
+def _seen(samples: Samples, owner: str, task: LearningTask) -> _Seen:
     if isinstance(samples, TensorSamples):
-        return int(samples.y.max())
+        return _Seen(shape_of(samples.x), task.outputs(samples.y))
     assert isinstance(samples, DatasetSamples)
     try:
         with torch.random.fork_rng(devices=[]):  # reading leaves the caller's stream as it was
-            labels = [int(samples.dataset[index][1]) for index in range(len(samples))]
+            return _read(samples, task)
     except (TypeError, ValueError, IndexError, KeyError, RuntimeError):
-        raise PfedulError(f"The samples of {owner} must be pairs (input, whole label).") from None
-    if min(labels) < 0:
-        raise PfedulError(f"The labels of {owner} must be whole numbers from 0 up.")
-    return max(labels)
+        raise PfedulError(
+            f"The samples of {owner} must be pairs (input, label), with labels for the task "
+            f"{task.name}."
+        ) from None
+
+
+def _read(samples: DatasetSamples, task: LearningTask) -> _Seen:
+    """Read every sample once, as sequences of any length if they are sequences."""
+    first = without_labels(samples.dataset[0])
+    sequences = not samples.collates and is_sequence(first[0])
+    outputs, lengths = 0, set[int]()
+    for indices in torch.split(torch.arange(len(samples), device="cpu"), _AT_ONCE):
+        x, y = replace(samples, filled=sequences).batch(indices)
+        outputs = max(outputs, task.outputs(y))
+        if sequences:
+            lengths.update(named_tensors(x)[MASK].sum(1).tolist())
+    return _Seen(None, outputs, frozenset(lengths))
+
+
+def _check_same_inputs(seen: Mapping[str, _Seen]) -> None:
+    known = [(owner, one.inputs) for owner, one in seen.items() if one.inputs is not None]
+    for owner, inputs in known:
+        if inputs != known[0][1]:
+            raise PfedulError(
+                f"Inputs must have one shape, but they are {inputs} in {owner} and {known[0][1]} "
+                f"in {known[0][0]}; make them alike."
+            )
+
+
+def _check_same_width(seen: Mapping[str, _Seen], task: LearningTask) -> None:
+    widths = sorted({one.outputs for one in seen.values()})
+    if task.same_width and len(widths) > 1:
+        raise PfedulError(
+            f"Some samples have {widths[0]} labels and some {widths[-1]}; the task {task.name} "
+            "needs as many for each."
+        )
+
+
+def _filled(clients: dict[str, ClientData], seen: Mapping[str, _Seen]) -> dict[str, ClientData]:
+    """The clients, with batches that are filled up where sequences differ in length."""
+    lengths = {length for one in seen.values() for length in one.lengths}
+    if len(lengths) < 2:
+        return clients
+    if not all(one.lengths for one in seen.values()):
+        raise PfedulError(
+            "Sequences of different lengths are filled up only where all clients have them as "
+            "lists of pairs (sequence, label) without a collate; give all data in one form."
+        )
+    return {
+        name: ClientData(*(_as_filled(part) for _, part in _parts(client)))
+        for name, client in clients.items()
+    }
+
+
+def _as_filled(samples: Samples) -> Samples:
+    assert isinstance(samples, DatasetSamples)
+    return replace(samples, filled=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pfedul.base.inputs import from_named, named_tensors
 from pfedul.base.tensors import Tensors
 from pfedul.data.samples import ClientData, Samples, TensorSamples
 from pfedul.engine.sharedbuffer import Places, SharedBuffer
@@ -55,17 +56,28 @@ class Failure:
     trace: str
 
 
+@dataclass(frozen=True)
+class Detached:
+    """Samples whose tensors lie in a buffer: under which key, and what their inputs are."""
+
+    key: str
+    kind: type[Any]
+    names: tuple[str, ...]
+
+
 def detach_data(data: dict[str, ClientData], buffer: SharedBuffer) -> tuple[Any, Places]:
     """Client data with tensors moved into a buffer and keys left in their place."""
-    tensors = {}
+    tensors: Tensors = {}
     skeleton: dict[str, dict[str, Any]] = {}
     for client, parts in data.items():
         skeleton[client] = {"train": parts.train, "test": parts.test}
         for part, samples in skeleton[client].items():
             if isinstance(samples, TensorSamples):
                 key = f"{client}/{part}"
-                tensors[f"{key}/x"], tensors[f"{key}/y"] = samples.x, samples.y
-                skeleton[client][part] = key
+                named = named_tensors(samples.x)
+                tensors |= {f"{key}/x/{name}": tensor for name, tensor in named.items()}
+                tensors[f"{key}/y"] = samples.y
+                skeleton[client][part] = Detached(key, type(samples.x), tuple(named))
     return skeleton, buffer.write(tensors)
 
 
@@ -73,8 +85,9 @@ def attach_data(skeleton: Any, tensors: Tensors) -> dict[str, ClientData]:
     """The inverse of `detach_data`: every worker sees the same memory."""
 
     def attach(samples: Any) -> Samples:
-        if isinstance(samples, str):
-            return TensorSamples(tensors[f"{samples}/x"], tensors[f"{samples}/y"])
+        if isinstance(samples, Detached):
+            named = {name: tensors[f"{samples.key}/x/{name}"] for name in samples.names}
+            return TensorSamples(from_named(samples.kind, named), tensors[f"{samples.key}/y"])
         return samples  # type: ignore[no-any-return]
 
     return {

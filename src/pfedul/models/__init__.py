@@ -17,10 +17,14 @@ from pfedul.models.base import ModelKind, check_classes
 from pfedul.models.cnn import CNN
 from pfedul.models.mlp import MLP
 from pfedul.models.resnet import RESNET18, resnet18
+from pfedul.models.transformer import TRANSFORMER
+from pfedul.tasks import CLASSIFICATION, LearningTask
 
 __all__ = ["MODELS", "ModelKind", "build_model", "model_factory", "resnet18"]
 
-MODELS: Registry[ModelKind] = Registry("model", RESNET18, CNN, MLP, group="pfedul.models")
+MODELS: Registry[ModelKind] = Registry(
+    "model", RESNET18, CNN, MLP, TRANSFORMER, group="pfedul.models"
+)
 
 
 def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Module:
@@ -32,7 +36,9 @@ def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Modul
     return model_factory(spec, input_shape, classes)()
 
 
-def model_factory(spec: str, input_shape: Sequence[int], classes: int) -> Callable[[], nn.Module]:
+def model_factory(
+    spec: str, input_shape: Sequence[int], classes: int, task: LearningTask = CLASSIFICATION
+) -> Callable[[], nn.Module]:
     """What builds the model of `build_model`, also in a process that does not know its name."""
     kind, options = MODELS.parse(spec)
     check_classes(classes)
@@ -41,4 +47,5 @@ def model_factory(spec: str, input_shape: Sequence[int], classes: int) -> Callab
             f"A model cannot take inputs of shape {list(input_shape)}; "
             "give the shape of one sample, such as [3, 32, 32]."
         )
-    return partial(kind.build, input_shape, classes, options)
+    further = (task,) if kind.by_task else ()
+    return partial(kind.build, input_shape, classes, options, *further)

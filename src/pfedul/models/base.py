@@ -13,12 +13,16 @@ from pfedul.errors import PfedulError
 
 @dataclass(frozen=True)
 class ModelKind:
-    """One entry of the model registry; `build` takes input shape, classes and options."""
+    """One entry of the model registry; `build` takes input shape, classes and options.
+
+    `by_task`: the model depends on the task, which `build` takes as well.
+    """
 
     name: str
     summary: str
     options: type[Any]
-    build: Callable[[Sequence[int], int, Any], nn.Module]
+    build: Callable[..., nn.Module]
+    by_task: bool = False
 
 
 def check_classes(classes: int) -> None:
@@ -31,7 +35,8 @@ def image_shape(model: str, input_shape: Sequence[int], smallest: int = 1) -> tu
     if len(input_shape) != 3:
         raise PfedulError(
             f"The model '{model}' takes images of shape [channels, height, width], "
-            f"not {list(input_shape)}; use the model 'mlp' for other inputs."
+            f"not {list(input_shape)}; use the model 'mlp' for other inputs, or "
+            "'transformer' for tokens."
         )
     channels, height, width = input_shape
     if min(height, width) < smallest:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pfedul.base.inputs import Inputs
+
 _IMAGES = 4
 """Axes of a batch of images: sample, channel, row, column."""
 
@@ -48,11 +50,11 @@ AUGMENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def augmented(x: Tensor, name: str) -> Tensor:
-    """The batch, changed as `name` says."""
-    return AUGMENTATIONS[name](x)
+def augmented(x: Inputs, name: str) -> Inputs:
+    """The batch, changed as `name` says; inputs that are not images have no augmentation."""
+    return AUGMENTATIONS[name](x) if isinstance(x, Tensor) else x
 
 
-def fits(shape: tuple[int, ...]) -> bool:
-    """Whether samples of this shape are images, [channels, height, width]."""
-    return len(shape) == _IMAGES - 1
+def fits(x: Inputs) -> bool:
+    """Whether a batch is of images, [samples, channels, height, width]."""
+    return isinstance(x, Tensor) and x.ndim == _IMAGES

@@ -11,6 +11,7 @@ from torch import nn
 from pfedul.base.tensors import Tensors
 from pfedul.data.samples import Samples
 from pfedul.split import Split
+from pfedul.tasks import CLASSIFICATION, LearningTask
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class LocalTraining:
 
     `steps` ends each phase of the training after so many batches, however many epochs are left.
     `cosine`: the rate falls to zero along a cosine over all batches of a phase, or of `parts`
-    equal phases of which this is number `part`.
+    equal phases of which this is number `part`. `task`: what is learned.
     """
 
     epochs: int = 5
@@ -33,6 +34,7 @@ class LocalTraining:
     parts: int = 1
     optimizer: str = "sgd"
     augment: str = "none"
+    task: LearningTask = CLASSIFICATION
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from pfedul.base.inputs import answer
 from pfedul.base.tensors import load_tensors, read_tensors
 from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.augmentation import augmented
 from pfedul.personalization.base import Fitted, Job, LocalTraining
 from pfedul.personalization.descent import Descent, rates
+from pfedul.tasks import LearningTask
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits, labels) -> the number to minimise."""
+"""(output, labels) -> the number to minimise."""
 
 FORWARD_BATCH = 256
 """Batch size where there is no backward pass."""
@@ -44,24 +45,25 @@ def read_fitted(job: Job, loss: float) -> Fitted:
 
 
 def run_sgd(
-    model: Callable[[Tensor], Tensor],
+    model: Callable[..., Any],
     parameters: Sequence[Tensor],
     samples: Samples,
     training: LocalTraining,
     epochs: int | None = None,
     adjust_gradients: Callable[[], None] | None = None,
-    loss_of: Loss = F.cross_entropy,
+    loss_of: Loss | None = None,
     after_step: Callable[[], bool] | None = None,
 ) -> float:
     """Minimise a loss of `model` over `samples`; returns its mean over all steps.
 
-    The callback `adjust_gradients` runs between the backward pass and the step, `after_step`
-    after each step; training ends when it returns True.
+    Without `loss_of` it is the loss of the task. The callback `adjust_gradients` runs between the
+    backward pass and the step, `after_step` after each step; training ends when it returns True.
     """
     parameters = [parameter for parameter in parameters if parameter.requires_grad]
     epochs = training.epochs if epochs is None else epochs
     if not parameters:  # the model's author froze all of them: there is nothing to train
-        return mean_loss(model, samples)
+        return mean_loss(model, samples, training.task)
+    loss_of = training.task.loss if loss_of is None else loss_of
     descent = Descent(parameters, training)
     rate = rates(epochs * count_batches(len(samples), training.batch_size), training)
     total: Tensor | float = 0.0
@@ -71,7 +73,7 @@ def run_sgd(
     ):
         x, y = samples.batch(indices)
         descent.clear()
-        loss = loss_of(model(augmented(x, training.augment)), y)
+        loss = loss_of(answer(model, augmented(x, training.augment)), y)
         torch.autograd.backward(loss)
         if adjust_gradients is not None:
             adjust_gradients()
@@ -84,12 +86,12 @@ def run_sgd(
 
 
 @torch.no_grad()
-def mean_loss(model: Callable[[Tensor], Tensor], samples: Samples) -> float:
+def mean_loss(model: Callable[..., Any], samples: Samples, task: LearningTask) -> float:
     """The mean loss, without training."""
     total: Tensor | float = 0.0
     for indices in torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH):
         x, y = samples.batch(indices)
-        total = total + F.cross_entropy(model(x), y, reduction="sum")
+        total = total + task.loss(answer(model, x), y, reduction="sum")
     return float(total) / len(samples)
 
 
@@ -189,7 +191,7 @@ def head_inputs(model: nn.Module, head: nn.Module, samples: Samples) -> TensorSa
     try:
         for indices in torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH):
             x, y = samples.batch(indices)
-            logits = model(x)
+            logits = answer(model, x)
             labels.append(y)
             if len(seen) != len(labels) or logits is not made[-1]:
                 return None

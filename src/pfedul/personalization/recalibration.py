@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pfedul.base.inputs import answer
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.data.samples import Samples
 from pfedul.personalization.base import Job, LocalTraining, Recalibration
@@ -93,7 +94,7 @@ def reestimate_statistics(model: nn.Module, samples: Samples) -> None:
     with _collecting(layers) as moments:
         count = math.ceil(len(samples) / FORWARD_BATCH)
         for indices in torch.tensor_split(torch.arange(len(samples), device="cpu"), count):
-            model(samples.batch(indices)[0])
+            answer(model, samples.batch(indices)[0])
     for layer, parts in moments.items():
         mean, variance = _pooled(parts)
         load_tensors(layer, {"running_mean": mean, "running_var": variance})

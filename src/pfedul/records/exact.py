@@ -1,6 +1,6 @@
 """The exact diagonal Fisher: Eq. 4 of the paper, for audits that may see a client's data.
 
-The mean over samples of squared per-sample gradients of the cross-entropy.
+The mean over samples of squared per-sample gradients of the task's loss, such as cross-entropy.
 The model is in eval mode, so normalisation does not mix samples: this is the
 gradient of the model as it predicts, while training used batch statistics.
 """
@@ -17,15 +17,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn import functional as F
 
+from pfedul.base.inputs import Inputs, answer, each
 from pfedul.base.tensors import Tensors
 from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
+from pfedul.tasks import CLASSIFICATION, LearningTask
 
 
 def exact_fisher(
-    model: nn.Module, samples: Samples, names: Sequence[str], batch: int = 32
+    model: nn.Module,
+    samples: Samples,
+    names: Sequence[str],
+    batch: int = 32,
+    task: LearningTask = CLASSIFICATION,
 ) -> Tensors:
     """Mean squared gradient per sample for these parameters, `batch` samples at a time."""
     if len(samples) == 0:
@@ -34,7 +39,7 @@ def exact_fisher(
     # By first names only: a tied tensor can have only one value, and one gradient.
     wanted = {name: model.get_parameter(name).detach() for name in dict.fromkeys(first.values())}
     with _eval_mode(model):
-        sums = _summed_squares(_per_sample_gradients(model), wanted, samples, batch)
+        sums = _summed_squares(_per_sample_gradients(model, task), wanted, samples, batch)
     return {name: (sums[first[name]] / len(samples)).float() for name in names}
 
 
@@ -51,10 +56,13 @@ def _summed_squares(
     return sums
 
 
-def _per_sample_gradients(model: nn.Module) -> Callable[..., Tensors]:
-    def loss(parameters: Tensors, x: Tensor, y: Tensor) -> Tensor:
-        logits: Any = functional_call(model, parameters, (x.unsqueeze(0),))
-        return F.cross_entropy(logits, y.unsqueeze(0))
+def _per_sample_gradients(model: nn.Module, task: LearningTask) -> Callable[..., Tensors]:
+    def loss(parameters: Tensors, x: Inputs, y: Tensor) -> Tensor:
+        def called(*inputs: Any, **named: Any) -> Any:
+            return functional_call(model, parameters, inputs, named)
+
+        output = answer(called, each(x, lambda tensor: tensor.unsqueeze(0)))
+        return task.loss(output, y.unsqueeze(0))
 
     gradients: Callable[..., Tensors] = vmap(grad(loss), in_dims=(None, 0, 0))
     return gradients

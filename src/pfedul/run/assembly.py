@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from pfedul.base.device import device_of
+from pfedul.base.inputs import Inputs, answer, named_tensors, shape_of
 from pfedul.base.randomness import random_stream
 from pfedul.data import (
     ClientData,
@@ -20,6 +21,7 @@ from pfedul.data import (
     parse_backdoor,
     with_backdoor,
 )
+from pfedul.data.samples import TensorSamples, batch_of
 from pfedul.errors import PfedulError
 from pfedul.models import model_factory
 from pfedul.personalization import PERSONALIZATIONS
@@ -28,6 +30,8 @@ from pfedul.protocol import Workbench
 from pfedul.run.privacy import refuse_statistics
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
+from pfedul.tasks import LearningTask
+from pfedul.tasks.collate import MASK
 
 ModelFactory = Callable[[], nn.Module]
 OwnData = Mapping[str, Any]
@@ -54,28 +58,47 @@ def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
         settings.small_clients,
         settings.test_samples,
     )
-    return _planted(settings, loaded)
+    return _planted(settings, _for_task(settings.training.task, loaded))
 
 
 def own_data(settings: Settings, own: OwnData) -> FederatedData:
     """The user's own data, all of it or one client's."""
-    return _planted(settings, own_clients(own))
+    return _planted(settings, own_clients(own, settings.training.task))
+
+
+def _for_task(task: LearningTask, data: FederatedData) -> FederatedData:
+    """A data set of classes with the targets of another task, if it can have them."""
+    if task.classes:
+        return data
+    clients = {name: _with_targets(task, name, parts) for name, parts in data.clients.items()}
+    everything = [batch_of(part)[1] for own in clients.values() for part in (own.train, own.test)]
+    return replace(data, clients=clients, classes=max(map(task.outputs, everything)))
+
+
+def _with_targets(task: LearningTask, name: str, parts: ClientData) -> ClientData:
+    pairs = [batch_of(part) for part in (parts.train, parts.test)]
+    return ClientData(*(TensorSamples(x, task.checked(x, y, name)) for x, y in pairs))
 
 
 def _planted(settings: Settings, data: FederatedData) -> FederatedData:
     """The data with the backdoor that the settings ask for."""
     if settings.plant_backdoor is None:
         return data
+    if not settings.training.task.classes:
+        raise PfedulError(
+            f"A backdoor has a class as its label, and the task {settings.training.task.name} has "
+            "none; leave out --plant-backdoor."
+        )
     return with_backdoor(data, parse_backdoor(settings.plant_backdoor), settings.seed)
 
 
 def assemble(settings: Settings, data: FederatedData, own_model: ModelFactory | None) -> Workbench:
     """Everything that a process needs in order to work for any client."""
     bench = assemble_at_server(settings, input_shape(data), data.classes, own_model)
-    _check_augmentation(settings, input_shape(data))
+    _check_augmentation(settings, data)
     model = bench.build_model()
     data = in_type_of(model, data)
-    _check_output(model, data)
+    _check_output(model, data, settings.training.task)
     _check_single_samples(model, data, settings.batch_size)
     random_split = data.random_split or settings.random_split
     return replace(bench, data=data.clients, random_split=random_split)
@@ -109,11 +132,12 @@ def in_type_of(model: nn.Module, data: FederatedData) -> FederatedData:
     return replace(data, clients=clients)
 
 
-def _check_augmentation(settings: Settings, shape: tuple[int, ...]) -> None:
-    if settings.augment != "none" and not fits(shape):
+def _check_augmentation(settings: Settings, data: FederatedData) -> None:
+    inputs, _ = _first_batch(data)
+    if settings.augment != "none" and not fits(inputs):
         raise PfedulError(
             f"--augment {settings.augment} is for images of the shape [channels, height, width], "
-            f"and samples here have the shape {list(shape)}; leave it out."
+            f"and samples here have the shape {shape_of(inputs)}; leave it out."
         )
 
 
@@ -125,9 +149,7 @@ def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int
         return
     model.train()
     try:
-        model(
-            data.clients[smallest].train.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))[0]
-        )
+        answer(model, data.clients[smallest].train.batch(torch.zeros(1).long())[0])
     except ValueError as error:
         raise PfedulError(
             f"The model cannot be trained on a single sample ({error}); "
@@ -168,7 +190,7 @@ def _model_factory(
     settings: Settings, shape: tuple[int, ...], classes: int, own: ModelFactory | None
 ) -> ModelFactory:
     if settings.model != OWN:
-        return model_factory(settings.model, shape, classes)
+        return model_factory(settings.model, shape, classes, settings.training.task)
     if own is None:
         raise PfedulError(
             "This run was made with a model given in Python; open it there, with "
@@ -220,32 +242,25 @@ def _check_enough(settings: Settings, clients: int) -> None:
 
 
 def input_shape(data: FederatedData) -> tuple[int, ...]:
-    """The shape of one sample."""
-    return tuple(_first_inputs(data).shape[1:])
+    """The shape of one sample, or of its first input; (1,) for sequences of any length."""
+    inputs, _ = _first_batch(data)
+    named = named_tensors(inputs)
+    return (1,) if MASK in named else tuple(next(iter(named.values())).shape[1:])
 
 
-def _first_inputs(data: FederatedData) -> torch.Tensor:
+def _first_batch(data: FederatedData) -> tuple[Inputs, torch.Tensor]:
     train = next(iter(data.clients.values())).train
-    return train.batch(torch.arange(min(2, len(train)), device="cpu"))[0]
+    return train.batch(torch.arange(min(2, len(train)), device="cpu"))
 
 
 @torch.no_grad()
-def _check_output(model: nn.Module, data: FederatedData) -> None:
-    inputs = _first_inputs(data)
-    shape = tuple(inputs.shape[1:])
+def _check_output(model: nn.Module, data: FederatedData, task: LearningTask) -> None:
+    inputs, labels = _first_batch(data)
     model.eval()
     try:
-        output = model(inputs)
+        output = answer(model, inputs)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise PfedulError(
-            f"The model cannot be applied to samples of shape {shape}: {error}"
+            f"The model cannot be applied to samples of shape {shape_of(inputs)}: {error}"
         ) from error
-    if not isinstance(output, torch.Tensor):
-        raise PfedulError(
-            f"The model returns {type(output).__name__}; it must return one tensor of logits."
-        )
-    if output.ndim != 2 or output.shape[1] < data.classes:
-        raise PfedulError(
-            f"The model's output of shape {tuple(output.shape[1:])} does not fit the "
-            f"{data.classes} classes of the data; it must give one number for each class."
-        )
+    task.check_output(output, labels, data.classes)

@@ -59,8 +59,8 @@ class Needs:
     `records`: the records that training must have kept. `target`: the targets must take part,
     unless `spares_target` says that these options do without them. `local`: the method reads
     samples or personal tensors of clients, so they must be on this machine. `trained`: the run
-    must have had a round. `layout`: training settings that the method requires; a comparison
-    trains a run with them.
+    must have had a round. `classes`: it works on classes alone, so on no other task. `layout`:
+    training settings that the method requires; a comparison trains a run with them.
     """
 
     records: tuple[str, ...] = ()
@@ -68,6 +68,7 @@ class Needs:
     spares_target: Callable[[Any], bool] = lambda _options: False
     local: bool = False
     trained: bool = True
+    classes: bool = False
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 

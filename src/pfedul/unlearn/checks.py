@@ -64,6 +64,12 @@ def check_method(
             f"The method '{method.name}' retrains every remaining client, and "
             f"{', '.join(absent)} is away; wait until everybody is there, or choose another."
         )
+    task = run.bench.training.task
+    if method.needs.classes and not task.classes:
+        raise PfedulError(
+            f"The method '{method.name}' works on classes, and the task {task.name} has none; "
+            f"choose one of: {', '.join(m.name for m in METHODS if not m.needs.classes)}."
+        )
     if method.needs.local and run.personal_place.at_clients:
         raise PfedulError(
             f"The method '{method.name}' reads samples and personal tensors of clients, which are "

@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pfedul.aggregation.mean import StreamingMean
+from pfedul.base.inputs import Inputs
 from pfedul.base.randomness import derive_seed
 from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.clusters.layout import Clusters
@@ -162,7 +163,7 @@ class Context:
         """A client's training samples."""
         return self.run.bench.data[client].train
 
-    def an_input(self) -> Tensor | None:
+    def an_input(self) -> Inputs | None:
         """An input of the right shape; its values do not matter. None if no shape is known."""
         for data in self.run.bench.data.values():
             return data.train.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))[0]

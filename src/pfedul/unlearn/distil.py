@@ -1,6 +1,6 @@
 """Distillation at a client: shared tensors are trained with the client's own old model as teacher.
 
-The loss is cross-entropy plus two distances between the model now and the teacher: `PULL` times
+The loss is that of the task plus two distances between the model now and the teacher: `PULL` times
 that of the features (what the head is given), and `LAYERS` times the mean over the outputs of the
 layers before the head. A distance is squared and divided by the variance of the teacher's values.
 Where no head is found, or the model does not call it as a module with one input, logits take the
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pfedul.base.inputs import answer
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
@@ -47,13 +48,13 @@ def distil_shared(job: Job, how: Mapping[str, Any], teacher: Tensors) -> ClientR
         closing(Watched(job.model, head)) as now,
     ):
 
-        def both(x: Tensor) -> Tensor:
+        def both(*inputs: Any, **named: Any) -> Tensor:
             with torch.no_grad():
-                old(x)
-            return now(x)
+                old(*inputs, **named)
+            return now(*inputs, **named)
 
-        def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-            return F.cross_entropy(logits, labels) + pull(now, old)
+        def loss_of(output: Tensor, labels: Tensor) -> Tensor:
+            return job.training.task.loss(output, labels) + pull(now, old)
 
         training = settings_of(job.training, options)
         loss = run_sgd(both, list(parameters.values()), job.samples, training, loss_of=loss_of)
@@ -121,10 +122,10 @@ class Watched:
     def _note(self, _module: nn.Module, inputs: tuple[Any, ...]) -> None:
         self._inputs += inputs
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, *inputs: Any, **named: Any) -> Tensor:
         self._inputs.clear()
         self.layers.clear()
-        logits: Tensor = self._model(x)
+        logits = answer(self._model, named or inputs)
         self.features = self._inputs[0] if len(self._inputs) == 1 else logits
         return logits
 

@@ -23,6 +23,7 @@ from pfedul.personalization.base import Job, LocalTraining
 from pfedul.personalization.local import Loss, frozen, run_sgd
 from pfedul.protocol import ClientResult
 from pfedul.split import is_normalisation
+from pfedul.tasks import LearningTask
 from pfedul.unlearn.context import Context
 
 
@@ -57,10 +58,19 @@ def unlearning_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return -torch.log1p(-known / 2).mean()
 
 
-OBJECTIVES: dict[str, Loss] = {
-    "descend": F.cross_entropy,
-    "ascend": lambda logits, labels: -F.cross_entropy(logits, labels),
-    "unlearn": unlearning_loss,
+def bounded_loss(task: LearningTask) -> Loss:
+    """The same for any task: exp(-loss) takes the place of the probability."""
+    if task.classes:
+        return unlearning_loss
+    return lambda output, labels: (
+        -torch.log1p(-torch.exp(-task.loss(output, labels, reduction="none")) / 2).mean()
+    )
+
+
+OBJECTIVES: dict[str, Callable[[LearningTask], Loss]] = {
+    "descend": lambda task: task.loss,
+    "ascend": lambda task: lambda output, labels: -task.loss(output, labels),
+    "unlearn": bounded_loss,
 }
 
 
@@ -91,7 +101,7 @@ def run(
         job.samples,
         settings_of(job.training, options),
         adjust_gradients=None if options.clip is None else partial(_clip, parameters, options.clip),
-        loss_of=OBJECTIVES[options.objective],
+        loss_of=OBJECTIVES[options.objective](job.training.task),
         after_step=after_step,
     )
 

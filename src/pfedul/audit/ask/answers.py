@@ -82,7 +82,7 @@ def _on_own(
     model, found = bench.working_model(), {}
     for client, part in state.personal.items():
         load_tensors(model, state.shared, part)  # all tensors: nothing stays of another client
-        found[client] = logits_of(model, samples[client])
+        found[client] = logits_of(model, samples[client], bench.training.task)
     return found
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pfedul.base.device import device_of_model
+from pfedul.base.inputs import answer
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
@@ -22,17 +23,18 @@ from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.local import FORWARD_BATCH, head_inputs
 from pfedul.protocol import Workbench
 from pfedul.split import head_of
+from pfedul.tasks import CLASSIFICATION, LearningTask
 
 Logits = NDArray[np.float64]
 """One row for each sample, one column for each class."""
 
 
-def logits_of(model: nn.Module, samples: Samples) -> Logits:
-    """The model's logits, in double precision."""
+def logits_of(model: nn.Module, samples: Samples, task: LearningTask = CLASSIFICATION) -> Logits:
+    """What attacks read of the model's answers, logits for each sample, in double precision."""
     batches = torch.split(torch.arange(len(samples), device="cpu"), FORWARD_BATCH)
     there = samples.to(device_of_model(model))
     with _asking(model):
-        answers = [model(there.batch(indices)[0]) for indices in batches]
+        answers = [task.answers(answer(model, x), y) for x, y in map(there.batch, batches)]
     logits: Logits = torch.cat(answers).cpu().to(torch.float64).numpy()
     return logits
 
@@ -57,16 +59,16 @@ def logits_from_heads(
     Where clients differ in their heads alone, the samples pass the body only once. Where
     they do not differ at all (FedAvg), all get one array.
     """
-    model = bench.working_model()
+    model, task = bench.working_model(), bench.training.task
     fresh = read_tensors(model, bench.split.personal)
     load_tensors(model, shared)
     if not any(personals.values()):
-        return dict.fromkeys(personals, logits_of(model, samples))
+        return dict.fromkeys(personals, logits_of(model, samples, task))
     part, inputs = _part_that_differs(bench, model, personals, samples)
     answers = {}
     for client, personal in personals.items():
         load_tensors(model, fresh, shared, personal)  # all: nothing of the client before is left
-        answers[client] = logits_of(part, inputs)
+        answers[client] = logits_of(part, inputs, task)
     return answers
 
 

@@ -16,10 +16,13 @@ import torch
 
 from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.base import Labels, View
+from pfedul.base.inputs import joined
 from pfedul.base.randomness import numpy_generator, random_stream
 from pfedul.data import Backdoor, trigger_value, triggered
 from pfedul.data.samples import ClientData, Samples, TensorSamples
 from pfedul.errors import PfedulError
+from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.sequences import IGNORED
 
 MOST_MEMBERS = 1000
 """Of all targets together; of non-members as many."""
@@ -48,13 +51,18 @@ class AuditSamples:
     own_test: Mapping[str, TensorSamples]
     backdoor: Backdoor | None = None
     triggered: TensorSamples | None = None
+    task: LearningTask = CLASSIFICATION
     asked: TensorSamples = field(init=False)
     labels: Labels = field(init=False)
 
     def __post_init__(self) -> None:
         sets = together(self.members.values()), together(self.nonmembers.values()), self.population
         object.__setattr__(self, "asked", together(sets))
-        object.__setattr__(self, "labels", Labels(*map(labels_of, sets)))
+        object.__setattr__(self, "labels", Labels(*map(self.labels_of, sets)))
+
+    def labels_of(self, samples: TensorSamples) -> Whole:
+        """The labels that go with answers to these samples."""
+        return labels_of(samples, self.task)
 
     def view(self, name: str, logits: Array) -> View:
         """The answers to `asked`, cut into the three sets."""
@@ -88,6 +96,7 @@ def draw_samples(
     remaining: Mapping[str, ClientData],
     seed: int,
     backdoor: Backdoor | None = None,
+    task: LearningTask = CLASSIFICATION,
 ) -> AuditSamples:
     """The samples for these targets; the same ones for the same seed."""
     most = max(FEWEST, MOST_MEMBERS // len(targets))
@@ -107,6 +116,7 @@ def draw_samples(
         own_test={name: drawn(d.test, own, seed, name) for name, d in remaining.items()},
         backdoor=None if seen is None else backdoor,
         triggered=seen,
+        task=task,
     )
 
 
@@ -139,9 +149,9 @@ def drawn(samples: Samples, most: int, seed: int, place: str) -> TensorSamples:
 def together(parts: Iterable[TensorSamples]) -> TensorSamples:
     """Samples of several parts, one after the other."""
     known = list(parts)
-    return TensorSamples(torch.cat([p.x for p in known]), torch.cat([p.y for p in known]))
+    return TensorSamples(joined([p.x for p in known]), joined([p.y for p in known], IGNORED))
 
 
-def labels_of(samples: TensorSamples) -> Whole:
+def labels_of(samples: TensorSamples, task: LearningTask = CLASSIFICATION) -> Whole:
     """Labels as attacks want them."""
-    return samples.y.numpy().astype(np.int64)
+    return task.labels(samples.y).numpy().astype(np.int64)

@@ -20,6 +20,7 @@ from pfedul.audit.ask.samples import AuditSamples, labels_of, together
 from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.base import View
 from pfedul.audit.state import State
+from pfedul.base.inputs import single
 from pfedul.base.tensors import Tensors, load_tensors
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
@@ -99,7 +100,7 @@ def features_of(bench: Workbench, state: State, samples: TensorSamples) -> Array
     found = head_features(bench, model, samples)
     if found is None:
         return logits_of(model, samples)
-    features: Array = found.x.flatten(1).cpu().double().numpy()
+    features: Array = single(found.x).flatten(1).cpu().double().numpy()
     return features
 
 
@@ -150,8 +151,10 @@ def _no_shared_model(bench: Workbench) -> str | None:
     return "the shared tensors are not a whole model"
 
 
-def _no_head(bench: Workbench) -> str | None:
-    """The probe takes the place of the head, so there must be one to be seen."""
+def _no_probe(bench: Workbench) -> str | None:
+    """The probe tells classes apart, in the place of the head, so there must be one to be seen."""
+    if not bench.training.task.classes:
+        return f"a probe tells classes apart, and the task {bench.training.task.name} has none"
     if bench.head is None:
         try:
             head_of(bench.build_model())
@@ -207,7 +210,7 @@ SURFACES = (
         "probe",
         "a fresh probe",
         "a new head, fitted on the remaining clients' features, on the targets' samples",
-        _no_head,
+        _no_probe,
         _probe,
     ),
 )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pfedul.audit.ask.answers import Answers
-from pfedul.audit.ask.samples import AuditSamples, labels_of
+from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface
 from pfedul.audit.attacks import ATTACKS
 from pfedul.audit.attacks.arrays import Array
@@ -119,7 +119,7 @@ def own_margins(samples: AuditSamples, kind: str, model: Answers) -> Array:
         "retain": (samples.own_train, model.own_train),
         "test": (samples.own_test, model.own_test),
     }[kind]
-    return np.concatenate([margin(answers[name], labels_of(own[name])) for name in answers])
+    return np.concatenate([margin(answers[name], samples.labels_of(own[name])) for name in answers])
 
 
 def _population_rows(surface: str, kind: str, margins: Both) -> list[Row]:

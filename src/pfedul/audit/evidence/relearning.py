@@ -55,8 +55,13 @@ def relearn_time(
     starts: Mapping[str, Tensors],
     untouched: Answers,
     on_stage: OnStage,
-) -> dict[str, Any]:
-    """Curves of accuracy on the targets' samples, and epochs until the old accuracy is back."""
+) -> dict[str, Any] | None:
+    """Curves of accuracy on the targets' samples, and epochs until the old accuracy is back.
+
+    None for a task without classes, where answers do not say what was right.
+    """
+    if not samples.task.classes:
+        return None
     targets, wanted = together(samples.members.values()), old_accuracy(samples, untouched)
     shared_of = {**starts, "fresh": read_tensors(bench.build_model(), bench.split.shared)}
     part, curves = fresh_part(bench), {}
@@ -94,11 +99,11 @@ def relearning_curve(
     load_tensors(model, start)
     samples = samples.to(device_of_model(model))
     with one_thread(), random_stream(bench.seed, "relearn"):
-        curve = [measure(model, samples)["accuracy"]]
+        curve = [measure(model, samples, bench.training.task)["accuracy"]]
         while len(curve) <= epochs and curve[-1] < stop_at - _ROUNDING:
             model.train()
             run_sgd(model, trainable(model), samples, bench.training, epochs=1)
-            curve.append(measure(model, samples)["accuracy"])
+            curve.append(measure(model, samples, bench.training.task)["accuracy"])
     return curve
 
 

@@ -9,7 +9,16 @@ from pfedul.data.datasets.digits import DIGITS
 from pfedul.data.datasets.fashion_mnist import FASHION_MNIST
 from pfedul.data.datasets.femnist import FEMNIST
 from pfedul.data.datasets.npz import NPZ
+from pfedul.data.datasets.sentences import SENTENCES
 
 DATASETS: Registry[DatasetKind] = Registry(
-    "data set", DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, NPZ, group="pfedul.datasets"
+    "data set",
+    DIGITS,
+    FASHION_MNIST,
+    CIFAR10,
+    CIFAR100,
+    FEMNIST,
+    SENTENCES,
+    NPZ,
+    group="pfedul.datasets",
 )

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfedul.base.inputs import shape_of
 from pfedul.base.options import REQUIRED, option
 from pfedul.data.checks import classes_up_to
 from pfedul.data.datasets.base import Dataset, DatasetKind, Owners, SearchPath
@@ -50,7 +51,7 @@ def load(search: SearchPath, options: NpzOptions) -> Dataset:
     train, test = _samples(arrays, "train", path), _samples(arrays, "test", path)
     if not len(train) or not len(test):
         raise PfedulError(f"The file {path} needs both training and test samples; add some.")
-    if train.x.shape[1:] != test.x.shape[1:]:
+    if shape_of(train.x) != shape_of(test.x):
         raise PfedulError(
             f"The inputs for training and for test in {path} differ in shape; make them alike."
         )

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.func import functional_call
 
 from pfedul.adapters import ADAPTERS, Adapter, AdapterKind, apply_adapter, no_values, with_values
@@ -155,10 +154,9 @@ def train_adapter(job: Job, how: Mapping[str, Any], extra: Tensors) -> ClientRes
 
 
 def _train_values(job: Job, options: AdapterTraining, base: Tensors, values: Tensors) -> float:
-    def adapted(x: Tensor) -> Tensor:
+    def adapted(*inputs: Any, **named: Any) -> Any:
         changed = with_values(base, Adapter(options, values))
-        logits: Tensor = functional_call(job.model, changed, (x,))
-        return logits
+        return functional_call(job.model, changed, inputs, named)
 
     training = settings_of(job.training, SharedTraining(options.epochs, options.lr))
     return run_sgd(adapted, list(values.values()), job.samples, training)

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
+from pfedul.base.inputs import Inputs, answer
 from pfedul.base.options import option
 from pfedul.base.tensors import Tensors
 from pfedul.base.vectors import cosine, flat
@@ -93,7 +94,7 @@ def _with_ties(model: nn.Module, names: list[str]) -> tuple[str, ...]:
     return tuple(name for name, tensor in state.items() if id(tensor) in meant)
 
 
-def forward_order(model: nn.Module, x: Tensor | None) -> list[str]:
+def forward_order(model: nn.Module, x: Inputs | None) -> list[str]:
     """Names of the modules in the order in which they finish; none if there is no sample to try.
 
     With gradients on: torch's fast path for transformers passes by the hooks.
@@ -109,7 +110,7 @@ def forward_order(model: nn.Module, x: Tensor | None) -> list[str]:
     hooks = [module.register_forward_hook(note(path)) for path, module in model.named_modules()]
     try:
         with suppress(RuntimeError, TypeError):  # a made-up input need not suit the whole model
-            model(x)
+            answer(model, x)
     finally:
         for hook in hooks:
             hook.remove()

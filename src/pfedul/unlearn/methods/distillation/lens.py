@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from pfedul.base.inputs import answer
 from pfedul.errors import PfedulError
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -43,7 +44,7 @@ class Lens:
         known = {*dict(self.model.named_parameters()), *dict(self.model.named_buffers())}
         # Of a tied tensor the first name stands for all: two values for one tensor are an error.
         chosen = {name: tensor for name, tensor in tensors.items() if name in known}
-        logits = functional_call(self.model, chosen, (x,))
+        logits = answer(lambda *inputs: functional_call(self.model, chosen, inputs), x)
         if not self._features:
             raise PfedulError(
                 f"The head '{self.head}' is not called with one tensor, so there are no "

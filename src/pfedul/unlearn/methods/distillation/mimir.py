@@ -31,6 +31,7 @@ from pfedul.unlearn.methods.distillation.run import (
     head_name,
     input_like,
     notes,
+    one_input,
 )
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of
 
@@ -98,8 +99,7 @@ def fit_prompt(job: Job, how: Mapping[str, Any], _extra: Tensors) -> ClientResul
     load_tensors(job.model, job.shared, own)
     job.model.eval()
     with frozen(list(job.model.parameters())):
-        x, _ = job.samples.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))
-        prompt = first_prompt(job.model, options.head, x)
+        prompt = first_prompt(job.model, options.head, one_input(job.samples)[None])
         _fit(job, options, prompt)
     return ClientResult({"prompt": prompt.detach().clone()})
 
@@ -153,7 +153,12 @@ MIMIR = Method(
         avoids="a student drawn at random serves one client only: no other personal part fits it",
     ),
     options=MimirOptions,
-    needs=Needs(target=True, spares_target=lambda options: options.condition == "none", local=True),
+    needs=Needs(
+        target=True,
+        spares_target=lambda options: options.condition == "none",
+        local=True,
+        classes=True,
+    ),
     client={**DISTIL, "fit-prompt": fit_prompt},
     check=lambda ctx, _options: check(ctx, linear_head=False),
 )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pfedul.base.randomness import derive_seed, random_stream
 from pfedul.base.tensors import Tensors, load_tensors, packed, part_of, read_tensors
-from pfedul.data.samples import Samples
+from pfedul.data.samples import Samples, batch_of
 from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.protocol import ClientResult
@@ -63,9 +63,10 @@ def input_like(ctx: Context) -> Tensor:
 def one_input(samples: Samples) -> Tensor:
     """A single input, for its shape and type alone."""
     x, _ = samples.batch(torch.zeros(1, dtype=torch.int64, device="cpu"))
-    if not x.is_floating_point():
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        what = "whole numbers" if isinstance(x, Tensor) else "several tensors"
         raise PfedulError(
-            "The inputs of this run are whole numbers, which a generator cannot draw; "
+            f"The inputs of this run are {what}, which a generator cannot draw; "
             "choose another method ('pfedul methods')."
         )
     return x[0]
@@ -99,7 +100,7 @@ def class_embeddings(model: nn.Module, head: str, tensors: Tensors) -> Tensor:
 
 def label_distribution(samples: Samples, classes: int) -> Tensor:
     """The share of each class among a client's samples."""
-    _, labels = samples.batch(torch.arange(len(samples), device="cpu"))
+    _, labels = batch_of(samples)
     counts = torch.bincount(labels, minlength=classes).to(torch.float64)
     return counts / counts.sum()
 

@@ -53,7 +53,12 @@ ZEROFU = Method(
         avoids="a student drawn at random serves one client only: no other personal part fits it",
     ),
     options=ZeroFUOptions,
-    needs=Needs(target=True, spares_target=lambda options: options.condition == "none", local=True),
+    needs=Needs(
+        target=True,
+        spares_target=lambda options: options.condition == "none",
+        local=True,
+        classes=True,
+    ),
     client=DISTIL,
     check=lambda ctx, options: check(ctx, linear_head=options.condition == "labeldist"),
 )

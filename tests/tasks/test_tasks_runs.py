@@ -1,0 +1,212 @@
+"""Every task: a federation is trained, forgets a client, and audits that; and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from helpers.auditing import rehearse
+from helpers.tasks import SOURCES, TRANSFORMER, TwoInputs, data_of, federation_of
+from pfedul import Federation, PfedulError
+from pfedul.audit.ask.answers import surfaces_of
+from pfedul.data import own_clients
+from pfedul.tasks import task_of
+from pfedul.unlearn.methods import METHODS
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def forgotten(request, tmp_path_factory):
+    """A trained run before and after the removal of c1: (run, figures before, outcome)."""
+    run = tmp_path_factory.mktemp(request.param) / "run"
+    with federation_of(request.param, run) as federation:
+        federation.train()
+        before = federation.evaluate()
+        return federation, before, federation.forget("c1")
+
+
+def test_it_trains_forgets_and_audits(forgotten):
+    federation, before, outcome = forgotten
+    assert federation.clients == ["c0", "c2", "c3"]
+    assert all(0 <= score.accuracy <= 1 and score.loss > 0 for score in before.clients.values())
+    assert outcome.shared_sha256_before != outcome.shared_sha256_after
+    surfaces = {row["surface"] for row in outcome.audit["tests"]}
+    classes = federation.settings.task == "classification"
+    assert surfaces == {"remaining", "stale", *(["probe"] if classes else [])}
+    assert outcome.audit["samples"]["members"] > 10
+
+
+def test_a_surface_that_a_task_has_not_is_missing_with_a_reason(forgotten):
+    federation, _, _ = forgotten
+    names = {surface.name for surface in surfaces_of(federation.bench)}
+    assert ("probe" in names) == (federation.settings.task == "classification")
+
+
+def test_a_run_opens_again_with_its_task(tmp_path):
+    federation_of("regression", tmp_path / "run").close()
+    again = {"data": data_of("regression"), "model": SOURCES["regression"][1]}
+    with Federation.open(tmp_path / "run", **again) as federation:
+        assert federation.settings.task == "regression:tolerance=0.5"
+        federation.train()
+    with pytest.raises(PfedulError, match="which cannot become multi-label"):
+        Federation.open(tmp_path / "run", **again, task="multi-label")
+
+
+def test_an_audit_with_oracles(tmp_path):
+    with federation_of("token-classification", tmp_path / "run", rounds=1) as federation:
+        federation.train()
+        audit = rehearse(federation, "c1", oracles=1)
+    assert {row["surface"] for row in audit.evidence["tests"]} == {"remaining", "worst", "stale"}
+    assert audit.evidence["relearn"] is None
+
+
+def test_the_bodys_features_are_computed_once_for_each_position(tmp_path):
+    """FedRep trains the head on cached features, here with a built-in data set."""
+    settings = {"personalization": "fedrep", "partition": "natural", "clients": 3, "rounds": 1}
+    data = "sentences:each=20,words=7"
+    with federation_of(
+        "language-modelling", tmp_path / "run", data=data, random_split=False, **settings
+    ) as federation:
+        federation.train()
+        assert federation.bench.random_split
+        assert federation.evaluate().mean > 0
+
+
+def test_workers_compute_the_same_bits(tmp_path):
+    """Several inputs pass through shared memory, and a task is sent with the bench."""
+    digests = []
+    for engine in ("inline", "processes"):
+        run = tmp_path / engine
+        with federation_of("regression", run, engine=engine, rounds=1) as federation:
+            federation.train()
+            digests.append({name: t.tolist() for name, t in federation.shared.items()})
+    assert digests[0] == digests[1]
+
+
+def test_methods_that_need_classes_say_which_do_not(tmp_path):
+    with federation_of("regression", tmp_path / "run", rounds=1) as federation:
+        federation.train()
+        for method in ("zerofu", "mimir"):
+            with pytest.raises(PfedulError, match=f"'{method}' works on classes.*pfedul, retrain"):
+                federation.forget("c1", method=method)
+
+
+WORKING = ("ga-naive:rounds=1", "fedosd:rounds=1,recovery=1", "fused:rounds=1", "not:rounds=1")
+
+
+@pytest.mark.parametrize("method", WORKING)
+def test_methods_that_train_use_the_loss_of_the_task(method, tmp_path):
+    with federation_of("multi-label", tmp_path / "run", rounds=1) as federation:
+        federation.train()
+        federation.forget("c1", method=method, repair_rounds=1, repair="distil")
+        assert not any(torch.isnan(tensor).any() for tensor in federation.shared.values())
+
+
+def test_every_method_is_asked_whether_it_needs_classes():
+    assert {method.name for method in METHODS if method.needs.classes} == {"zerofu", "mimir"}
+
+
+# Bad input
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, left, right):
+        return ["one", self.head(self.body(torch.cat([left, right], 1)))]
+
+
+X, NONE = torch.rand(2, 3), torch.full((2, 3), -100)
+ROWS = [torch.tensor([1, 2, 3]), torch.tensor([4, 5])]
+MISTAKES = {
+    "numbers as classes": ("classification", (X, torch.rand(2)), "from 0 up; other labels"),
+    "no table": ("multi-label", (X, torch.tensor([0.0, 1.0])), "a table of 0 and 1"),
+    "more than 0 and 1": ("multi-label", (X, torch.rand(2, 2)), "a table of 0 and 1"),
+    "no numbers": ("regression", (X, torch.tensor([0.0, torch.nan])), "NaN"),
+    "one label": ("token-classification", (X.long(), torch.tensor([0, 1])), "at each position"),
+    "none counts": ("token-classification", (X.long(), NONE), "leave such samples out"),
+    "images": ("language-modelling", (X, None), "sequences of tokens"),
+    "one token": ("language-modelling", [(torch.tensor([1]), None)], "two tokens"),
+    "lengths in arrays": ("classification", ([[1, 2], [3]], [0, 1]), "list of pairs"),
+    "lengths of numbers": ("classification", [(r.float(), 0) for r in ROWS], "a method collate"),
+    "counts": ("regression", ({"a": X, "b": X[:1]}, torch.rand(2)), "same number"),
+    "widths": ("regression", [(X[0], [1.0]), (X[0], [1.0, 2.0])], "pairs"),
+}
+
+
+@pytest.mark.parametrize(("task", "part", "words"), MISTAKES.values(), ids=MISTAKES)
+def test_labels_and_inputs_that_do_not_fit_are_named(task, part, words):
+    with pytest.raises(PfedulError, match=words):
+        own_clients({"a": (part, part)}, task_of(task))
+
+
+def test_clients_must_agree_on_what_they_ask_of_a_model():
+    one, two = (torch.rand(4, 3), torch.rand(4, 1)), (torch.rand(4, 3), torch.rand(4, 2))
+    with pytest.raises(PfedulError, match="1 labels and some 2"):
+        own_clients({"a": (one, one), "b": (two, two)}, task_of("regression"))
+
+
+def test_sequences_are_filled_up_for_all_clients_or_for_none():
+    listed, tensor = [(row, 0) for row in ROWS], (torch.ones(2, 3).long(), torch.tensor([0, 1]))
+    data = own_clients({"a": (listed, listed), "b": (listed[:1], listed[:1])})
+    assert all(parts.train.filled for parts in data.clients.values())
+    assert not own_clients({"a": (listed[:1], listed[:1])}).clients["a"].train.filled
+    with pytest.raises(PfedulError, match="in one form"):
+        own_clients({"a": (listed, listed), "b": (tensor, tensor)})
+
+
+class Careless:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return index
+
+    def collate(self, items):
+        return items
+
+
+def test_a_collate_that_returns_something_else():
+    with pytest.raises(PfedulError, match=r"collate of client 'a' \(train\) must return"):
+        own_clients({"a": (Careless(), Careless())})
+
+
+OUTPUTS = {
+    "no tensor": (Words, "returns list; it must return one tensor"),
+    "too many": (lambda: TwoInputs(2), "(2,) does not fit the task regression, which needs (1,)"),
+}
+
+
+@pytest.mark.parametrize(("model", "words"), OUTPUTS.values(), ids=OUTPUTS)
+def test_outputs_that_do_not_fit(model, words, tmp_path):
+    with pytest.raises(PfedulError, match=re.escape(words)):
+        federation_of("regression", tmp_path / "run", model=model)
+
+
+def test_a_sequence_model_is_needed_for_answers_at_each_position(tmp_path):
+    with pytest.raises(PfedulError, match="cannot be applied to samples of shape"):
+        federation_of("language-modelling", tmp_path / "run", data="sentences", model="mlp")
+
+
+def test_a_token_beyond_the_vocabulary(tmp_path):
+    with pytest.raises(PfedulError, match="a larger vocabulary"):
+        federation_of("language-modelling", tmp_path / "run", model="transformer:vocabulary=2")
+
+
+def test_classes_of_a_data_set_are_no_other_labels(tmp_path):
+    with pytest.raises(PfedulError, match="a table of 0 and 1"):
+        federation_of("multi-label", tmp_path / "run", data="sentences", model=TRANSFORMER)
+
+
+def test_a_backdoor_needs_classes(tmp_path):
+    with pytest.raises(PfedulError, match="A backdoor has a class"):
+        federation_of("regression", tmp_path / "run", plant_backdoor="c1")
+
+
+def test_images_alone_are_augmented(tmp_path):
+    with pytest.raises(PfedulError, match=r"left \(1,\), right \(2,\)"):
+        federation_of("regression", tmp_path / "run", augment="flip")
