@@ -36,6 +36,8 @@ def read_status(path: Path) -> dict[str, Any]:
             "run": str(path),
             "personalization": settings.personalization,
             "data": settings.data,
+            "task": settings.task,
+            "figure": settings.training.task.figure,
             "model": settings.model,
             "rounds": len(loss),
             "rounds_asked": settings.rounds,

@@ -31,6 +31,7 @@ from pfedul.data.datasets.npz import read_parts
 from pfedul.data.samples import batch_of
 from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage, Workbench
+from pfedul.run.assembly import with_targets
 from pfedul.run.retrained import Recipe, oracle_recipes
 from pfedul.run.run import Run
 from pfedul.store.audits import AFTER_THE_FACT, Audit, write_audit
@@ -182,6 +183,7 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
     someone = next(iter(run.bench.data.values())).train
     known, _ = someone.batch(_FIRST)
     wanted = next(iter(named_tensors(known).values())).dtype
+    data = with_targets(run.bench.training.task, "the samples that were brought", data)
     data = ClientData(data.train.as_type(wanted), data.test.as_type(wanted))
     for part in (data.train, data.test):
         if not len(part):

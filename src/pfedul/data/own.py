@@ -88,8 +88,8 @@ def _seen(samples: Samples, owner: str, task: LearningTask) -> _Seen:
             return _read(samples, task)
     except (TypeError, ValueError, IndexError, KeyError, RuntimeError):
         raise PfedulError(
-            f"The samples of {owner} must be pairs (input, label), with labels for the task "
-            f"{task.name}."
+            f"The samples of {owner} must be pairs (input, label) of numbers or tensors, with "
+            f"labels for the task {task.name}."
         ) from None
 
 

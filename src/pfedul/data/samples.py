@@ -172,7 +172,11 @@ def as_samples(given: object, owner: str, task: LearningTask = CLASSIFICATION) -
         return given
     if isinstance(given, tuple) and len(given) == 2:
         x = _inputs(given[0], owner)
-        y = torch.zeros(count(x)).long() if given[1] is None else _tensor(given[1], owner)
+        y = (
+            torch.zeros(count(x), dtype=torch.int64, device="cpu")
+            if given[1] is None
+            else _tensor(given[1], owner)
+        )
         return tensor_samples(x, y, owner, task)
     if hasattr(given, "__getitem__") and isinstance(given, Sized) and not isinstance(given, tuple):
         return DatasetSamples(given, task=task, owner=owner)

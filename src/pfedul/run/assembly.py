@@ -33,6 +33,8 @@ from pfedul.split import head_of
 from pfedul.tasks import LearningTask
 from pfedul.tasks.collate import MASK
 
+_FIRST = torch.zeros(1, dtype=torch.int64, device="cpu")  # the index of the first sample
+
 ModelFactory = Callable[[], nn.Module]
 OwnData = Mapping[str, Any]
 
@@ -70,14 +72,17 @@ def _for_task(task: LearningTask, data: FederatedData) -> FederatedData:
     """A data set of classes with the targets of another task, if it can have them."""
     if task.classes:
         return data
-    clients = {name: _with_targets(task, name, parts) for name, parts in data.clients.items()}
+    clients = {name: with_targets(task, name, parts) for name, parts in data.clients.items()}
     everything = [batch_of(part)[1] for own in clients.values() for part in (own.train, own.test)]
     return replace(data, clients=clients, classes=max(map(task.outputs, everything)))
 
 
-def _with_targets(task: LearningTask, name: str, parts: ClientData) -> ClientData:
+def with_targets(task: LearningTask, owner: str, parts: ClientData) -> ClientData:
+    """Samples of classes with the targets of the task."""
+    if task.classes:
+        return parts
     pairs = [batch_of(part) for part in (parts.train, parts.test)]
-    return ClientData(*(TensorSamples(x, task.checked(x, y, name)) for x, y in pairs))
+    return ClientData(*(TensorSamples(x, task.checked(x, y, owner)) for x, y in pairs))
 
 
 def _planted(settings: Settings, data: FederatedData) -> FederatedData:
@@ -149,7 +154,7 @@ def _check_single_samples(model: nn.Module, data: FederatedData, batch_size: int
         return
     model.train()
     try:
-        answer(model, data.clients[smallest].train.batch(torch.zeros(1).long())[0])
+        answer(model, data.clients[smallest].train.batch(_FIRST)[0])
     except ValueError as error:
         raise PfedulError(
             f"The model cannot be trained on a single sample ({error}); "

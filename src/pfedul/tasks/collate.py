@@ -38,7 +38,11 @@ def filled_up(samples: Sequence[Any]) -> dict[str, Tensor]:
     >>> filled_up([[5, 6], [7]])["attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
-    return {TOKENS: _filled(samples), MASK: _filled([torch.ones(len(s)).long() for s in samples])}
+    return {TOKENS: _filled(samples), MASK: _filled([_ones(len(sample)) for sample in samples])}
+
+
+def _ones(count: int) -> Tensor:
+    return torch.ones(count, dtype=torch.int64, device="cpu")
 
 
 def _filled(parts: Sequence[Any]) -> Tensor:

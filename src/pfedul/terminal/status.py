@@ -13,6 +13,7 @@ from pfedul.report.material import Json
 from pfedul.run.training import Progress
 from pfedul.status import privacy_words
 from pfedul.store.tables import SHORTENED
+from pfedul.tasks import CLASSIFICATION
 from pfedul.terminal.console import ProgressLog, line, progress_bar, table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -71,6 +72,8 @@ def print_status(status: Json) -> None:
     line(f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples")
     _print_curve("accuracy", [point["mean"] for point in status["accuracy"]], "{:.1%}")
     _print_accuracy_now(status)
+    if status["task"] != CLASSIFICATION.name:
+        line(f"          accuracy: the {status['figure']}")
     _print_curve("loss", [point["loss"] for point in status["loss"]], "{:.3f}")
     if status["privacy"]:
         line(f"privacy   {privacy_words(status['privacy'])}")

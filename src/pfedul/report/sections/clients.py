@@ -8,6 +8,7 @@ from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report import plots
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
 from pfedul.report.material import Material
+from pfedul.tasks import CLASSIFICATION
 
 _SILENT = (
     "No accuracies of remaining clients were kept, so nothing is known about what it cost them."
@@ -24,8 +25,17 @@ def clients_section(material: Material) -> Section:
     found = material.accuracies()
     blocks: tuple[Block, ...] = (Text(_SILENT, "warning"),)
     if found:
-        blocks = (Text(_summary(found)), _picture(material, found), _table(material, found))
+        shown = _picture(material, found), _table(material, found)
+        blocks = (Text(_summary(found)), *_meaning(material), *shown)
     return Section("clients", "The remaining clients", (*blocks, *_metrics(material)))
+
+
+def _meaning(material: Material) -> list[Block]:
+    """What accuracy is, where it is not that of classes."""
+    known = material.run.get("task", CLASSIFICATION.name)
+    if known == CLASSIFICATION.name:
+        return []
+    return [Text(f"Accuracy is here the {material.run['figure']} (task {known}).", "note")]
 
 
 def _summary(found: dict[str, tuple[float, float]]) -> str:
