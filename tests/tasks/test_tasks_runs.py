@@ -12,7 +12,7 @@ from helpers.auditing import rehearse
 from helpers.tasks import SOURCES, TRANSFORMER, TwoInputs, data_of, federation_of
 from pfedul import Federation, PfedulError
 from pfedul.audit.ask.answers import surfaces_of
-from pfedul.data import own_clients
+from pfedul.data import TensorSamples, own_clients
 from pfedul.tasks import task_of
 from pfedul.unlearn.methods import METHODS
 
@@ -210,3 +210,11 @@ def test_a_backdoor_needs_classes(tmp_path):
 def test_images_alone_are_augmented(tmp_path):
     with pytest.raises(PfedulError, match=r"left \(1,\), right \(2,\)"):
         federation_of("regression", tmp_path / "run", augment="flip")
+
+
+def test_samples_that_are_made_already_are_looked_at_too():
+    made = TensorSamples(torch.rand(2, 3), torch.rand(2))
+    data = own_clients({"a": (made, made)}, task_of("regression"))
+    assert data.clients["a"].train.y.shape == (2, 1)
+    with pytest.raises(PfedulError, match="whole numbers"):
+        own_clients({"a": (made, made)})

@@ -168,8 +168,10 @@ def as_samples(given: object, owner: str, task: LearningTask = CLASSIFICATION) -
     The inputs of a pair may be several: a tuple or a dictionary of arrays. Without labels, for
     a task that makes targets of its inputs, the second of the pair is None.
     """
-    if isinstance(given, TensorSamples | DatasetSamples):
-        return given
+    if isinstance(given, TensorSamples):
+        return replace(given, y=task.checked(given.x, given.y, owner))
+    if isinstance(given, DatasetSamples):
+        return replace(given, task=task, owner=owner)
     if isinstance(given, tuple) and len(given) == 2:
         x = _inputs(given[0], owner)
         y = (

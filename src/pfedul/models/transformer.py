@@ -1,8 +1,9 @@
 """A small transformer for sequences of tokens (A. Vaswani et al., 2017; norms before the layers).
 
 The task decides how it ends: one answer for each sample, from the mean over positions, or one
-for each position; when it learns the next token, no position sees a later one. Positions are
-encoded by sines, so sequences may have any length.
+for each position. When it learns the next token, no position sees a later one, and there is an
+answer for each token of the vocabulary, whoever uses it. Positions are encoded by sines, so
+sequences may have any length.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Transformer(nn.Module):
         blocks = (Block(options.width, options.heads) for _ in range(options.depth))
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(options.width)
-        self.head = nn.Linear(options.width, outputs)
+        self.head = nn.Linear(options.width, options.vocabulary if task.causal else outputs)
 
     def features(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         there = torch.ones_like(input_ids) if attention_mask is None else attention_mask

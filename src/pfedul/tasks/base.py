@@ -22,7 +22,7 @@ _LEAST = 1e-12
 """A loss of zero has no finite score."""
 
 
-class Loss(Protocol):
+class LossFunction(Protocol):
     """As torch's own functions; with the reduction 'none' one number for each sample."""
 
     def __call__(self, output: Tensor, target: Tensor, /, *, reduction: str = "mean") -> Tensor: ...
@@ -56,7 +56,7 @@ class LearningTask:
 
     name: str
     figure: str
-    loss: Loss
+    loss: LossFunction
     hits: Callable[[Tensor, Tensor], Tensor]
     stack: Callable[[Sequence[Any]], Tensor]
     targets: Callable[[Inputs, Tensor], Tensor]

@@ -13,12 +13,6 @@ from pfedul.data.datasets.sentences import SENTENCES
 
 DATASETS: Registry[DatasetKind] = Registry(
     "data set",
-    DIGITS,
-    FASHION_MNIST,
-    CIFAR10,
-    CIFAR100,
-    FEMNIST,
-    SENTENCES,
-    NPZ,
+    *(DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, SENTENCES, NPZ),
     group="pfedul.datasets",
 )
