@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfedul.base.randomness import numpy_generator
+from pfedul.base.result import Result
 from pfedul.errors import PfedulError
 
 
@@ -24,8 +25,8 @@ class ClientScore:
     samples: int
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Result):
     """All clients' figures after a round. Every client counts alike, however large.
 
     >>> scores = {"a": ClientScore(0.5, 1.0, 10), "b": ClientScore(1.0, 0.1, 90)}
@@ -52,6 +53,14 @@ class Evaluation:
         """Standard deviation of accuracy over clients."""
         return pstdev(score.accuracy for score in self.clients.values())
 
+    def _facts(self) -> dict[str, Any]:
+        lowest = self.clients[self.worst].accuracy
+        figures = {"mean": self.mean, "worst": self.worst, "lowest": lowest, "spread": self.spread}
+        return {"round": self.round, **figures, "clients": len(self.clients)}
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{"client": name, **asdict(score)} for name, score in self.clients.items()]
+
     def as_json(self) -> dict[str, Any]:
         """The evaluation as plain data."""
         return {
@@ -59,7 +68,7 @@ class Evaluation:
             "mean": self.mean,
             "worst": {"client": self.worst, "accuracy": self.clients[self.worst].accuracy},
             "spread": self.spread,
-            "clients": [{"client": name, **asdict(score)} for name, score in self.clients.items()],
+            "clients": self._rows(),
         }
 
 

@@ -17,7 +17,7 @@ def run(tmp_path):
 def test_no_page_is_written_while_another_process_works_on_the_run(run, tmp_path):
     store = Store.open(run)
     for output in ([], ["--output", run / "page.html"]):
-        assert "is at work on" in refuse("report", run, "--format", "json", *output)
+        assert "open already" in refuse("report", run, "--format", "json", *output)
     assert not (run / "reports").exists()
     succeed("report", run, "--format", "json", "--output", tmp_path / "page.json")
     store.close()
@@ -26,7 +26,7 @@ def test_no_page_is_written_while_another_process_works_on_the_run(run, tmp_path
 
 def test_the_run_is_locked_while_its_page_is_made(run, monkeypatch):
     def read_material(path, _request):
-        with pytest.raises(PfedulError, match="at work on"):
+        with pytest.raises(PfedulError, match="open already"):
             Store.open(path)
         return {"run": {}}
 

@@ -131,7 +131,7 @@ def test_the_report_draws_it_beside_the_page(removed, tmp_path):
 def test_a_picture_in_the_run_folder_waits_for_the_runs_lock(removed, tmp_path):
     store = Store.open(removed)
     words = "--output", tmp_path / "x.html", "--picture", removed / "reports/x.png"
-    assert "is at work on" in refuse("report", removed, *words)
+    assert "open already" in refuse("report", removed, *words)
     store.close()
 
 

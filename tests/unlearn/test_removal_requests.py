@@ -295,8 +295,8 @@ def test_the_last_client_cannot_be_forgotten(run):
         federation.train(3)
 
 
-def test_while_another_process_is_at_work_nothing_can_be_forgotten(run):
-    with deep_again(run), pytest.raises(PfedulError, match="Another process"):
+def test_while_the_run_is_open_elsewhere_nothing_can_be_forgotten(run):
+    with deep_again(run), pytest.raises(PfedulError, match="open already"):
         deep_again(run)
 
 

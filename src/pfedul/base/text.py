@@ -174,6 +174,18 @@ def shortened(name: str, most: int = 18) -> str:
     return f"{name[:head]}…{name[head + 1 - most :]}"
 
 
+def share_words(figure: Mapping[str, Any] | None) -> str | None:
+    """A share with its interval, in per cent; None if it is not known.
+
+    >>> share_words({"value": 0.92, "interval": [0.8, 1.0]})
+    '92 % (80 to 100)'
+    """
+    if figure is None:
+        return None
+    low, high = figure["interval"]
+    return f"{100 * figure['value']:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+
+
 def human_bytes(size: float) -> str:
     """A size in readable units.
 

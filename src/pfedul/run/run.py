@@ -128,6 +128,7 @@ class Run:
         `check` returns the reason to refuse a reply. A refusal is written into the ledger,
         unless `on_refusal` is given.
         """
+        self.store.ledger.require_open()
         return ask_clients(
             self.engine,
             self.locate_personal,
@@ -210,6 +211,7 @@ class Run:
 
     def personal(self, client: str) -> Tensors:
         """A client's personal tensors."""
+        self.store.ledger.require_open()
         if client not in self.clients:
             raise PfedulError(f"There is no client '{client}' in this federation.")
         if self.personal_place.at_clients:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
+from pfedul.base.result import Result
+from pfedul.base.text import share_words
 from pfedul.store.chain import AUDIT, Attestation
 from pfedul.store.ledger import Ledger, insert
 from pfedul.store.soundness import content_of, json_object
@@ -18,9 +21,11 @@ from pfedul.store.soundness import content_of, json_object
 REHEARSAL, AFTER_THE_FACT = "rehearsal", "audit"
 
 
-@dataclass(frozen=True)
-class Audit:
-    """One audit. `clients` has the figures of those that are still in the run."""
+@dataclass(frozen=True, repr=False)
+class Audit(Result):
+    """One audit. `evidence` is all of it (docs/json.md); `clients` has the figures of those that
+    are still in the run.
+    """
 
     number: int
     kind: str
@@ -28,6 +33,73 @@ class Audit:
     made_at: str
     evidence: dict[str, Any]
     clients: dict[str, dict[str, Any]]
+
+    @property
+    def verdict(self) -> str:
+        """Such as "forgotten" or "not enough evidence"."""
+        return str(self.evidence["verdict"]["verdict"])
+
+    @property
+    def sentence(self) -> str:
+        """The verdict with its reason."""
+        return str(self.evidence["verdict"]["sentence"])
+
+    @property
+    def needed(self) -> list[str]:
+        """What would make the evidence better."""
+        return list(self.evidence["verdict"]["needed"])
+
+    @property
+    def limits(self) -> list[str]:
+        """What the verdict does not cover."""
+        return list(self.evidence["verdict"]["limits"])
+
+    @property
+    def level(self) -> str:
+        """How much the audit spent: instant, quick, standard or strict."""
+        return str(self.evidence["level"])
+
+    @property
+    def removed(self) -> dict[str, Any] | None:
+        """The share of what could be seen that is gone: value and interval; None if not known."""
+        return self.evidence.get("removed")
+
+    @property
+    def tests(self) -> list[dict[str, Any]]:
+        """Every attack through every surface, with its figures for each model."""
+        return list(self.evidence["tests"])
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "audit": self.number,
+            "targets": list(self.targets),
+            "verdict": self.verdict,
+            "removed": share_words(self.removed),
+            "kind": self.kind,
+            "level": self.level,
+            "tests": len(self.tests),
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [_test_row(test) for test in self.tests]
+
+
+def _test_row(test: Mapping[str, Any]) -> dict[str, Any]:
+    """The AUC of an attack before and after the removal, and the mean over oracles."""
+    figures = test["figures"]
+    oracles = [of["value"] for name, of in figures.items() if name.startswith("oracle ")]
+    values = {
+        "before": _value(figures.get("untouched")),
+        "after": _value(figures["candidate"]),
+        "retrained": fmean(oracles) if oracles else None,
+        "removed": _value(test.get("removed")),
+    }
+    words = {"surface": test["surface"], "attack": test["attack"]}
+    return {**words, **values, "finding": test["finding"]}
+
+
+def _value(figure: Mapping[str, Any] | None) -> float | None:
+    return None if figure is None else figure["value"]
 
 
 def read_audits(ledger: Ledger) -> list[Audit]:

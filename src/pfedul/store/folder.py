@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import psutil
 from filelock import FileLock, Timeout
@@ -24,6 +25,9 @@ from pfedul.store.private import make_private
 from pfedul.version import __version__
 
 _WINDOWS = os.name == "nt"
+
+_TAKEN: WeakKeyDictionary[FileLock, os.stat_result] = WeakKeyDictionary()
+"""Locks that this process has taken, and their files, which may have been renamed since."""
 
 
 def require_run(path: Path) -> None:
@@ -141,14 +145,24 @@ def take_lock(folder: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
-        who = _owner(file)
-        raise PfedulError(f"{who} is at work on {folder}; wait until it has ended.") from None
+        raise PfedulError(_in_use(folder, file)) from None
+    _TAKEN[lock] = file.stat()
     return lock
 
 
 def _write_pid(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
+
+
+def _in_use(folder: Path, file: Path) -> str:
+    here = file.stat()
+    if any(lock.is_locked and os.path.samestat(here, taken) for lock, taken in _TAKEN.items()):
+        return (
+            f"This process has {folder} open already; go on with that object, or close() it "
+            "before you open the run again."
+        )
+    return f"{_owner(file)} is at work on {folder}; wait until it has ended."
 
 
 def _owner(lock: Path) -> str:

@@ -121,11 +121,13 @@ class Ledger:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = inside(path.parent, path.name)
         try:
-            self._db = open_to_read(path) if read_only else open_to_write(path)
+            self._open: sqlite3.Connection | None = (
+                open_to_read(path) if read_only else open_to_write(path)
+            )
             try:
                 self._begin(read_only)
             except BaseException:
-                self._db.close()
+                self.close()
                 raise
         except (sqlite3.Error, OSError, ValueError) as error:
             raise PfedulError(f"{path} is not a readable pfedul ledger ({error}).") from None
@@ -212,8 +214,25 @@ class Ledger:
         with content_of(self.path):
             return [item.about for item in attested_rows(self._db)]
 
+    @property
+    def closed(self) -> bool:
+        return self._open is None
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        self.require_open()
+        assert self._open is not None
+        return self._open
+
+    def require_open(self) -> None:
+        """Refuse to go on with a run that was closed."""
+        if self._open is None:
+            raise PfedulError(f"{self.path.parent} is closed; open it again to go on with it.")
+
     def close(self) -> None:
-        self._db.close()
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
 
 def _execute(database: sqlite3.Connection, statements: Iterable[Statement]) -> None:

@@ -140,10 +140,9 @@ class Store:
             else:
                 target.unlink(missing_ok=True)
         touched = {*folders, *(place.parent for place in folders)}
+        # The deepest first: it may leave the one above it empty.
         for place in sorted(touched, key=lambda place: -len(place.parts)):
-            folder.sync_or_remove(
-                place, self.path
-            )  # the deepest first: it may leave the one above it empty
+            folder.sync_or_remove(place, self.path)
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
@@ -158,8 +157,9 @@ class Store:
                 f"{sentence} The run was changed by something else; restore it from a backup, or "
                 f"see 'pfedul verify {self.path}'."
             )
-        files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
-        for name, sha256 in files.items():
+        for name, sha256 in self.ledger.pairs(
+            "SELECT path, sha256 FROM files ORDER BY path"
+        ).items():
             file = self.locate(name)
             if not file.is_file():
                 raise PfedulError(f"The file {file} is missing; restore it from a backup.")
@@ -176,7 +176,8 @@ class Store:
         return self._lock is None
 
     def require_writing(self) -> None:
-        """Refuse to change a run that was opened to be read."""
+        """Refuse to change a run that is closed, or was opened to be read."""
+        self.ledger.require_open()
 
     def check_unchanged(self) -> None:
         """Raise if another process changed the run; under the lock none can."""
@@ -339,6 +340,8 @@ class Store:
 
     def close(self) -> None:
         """Release the folder; what was not committed is lost."""
+        if self.ledger.closed:
+            return
         if self._last_commit is not None:
             with suppress(Exception):
                 self.ledger.write([self._last_commit])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from pfedul.base.text import share_words
 from pfedul.report.material import Json
 from pfedul.terminal.console import error_console, line, table
 
@@ -94,15 +95,10 @@ def print_tests(evidence: Json) -> None:
 
 
 def _compared(row: Json) -> dict[str, str]:
-    gone = {"gone": "unknown" if row.get("removed") is None else _share(row["removed"])}
+    gone = {"gone": share_words(row.get("removed")) or "unknown"}
     if len(row["figures"]) > 2:  # besides before and after: oracles
         return {"retrained": f"{_retrained(row):.3f}", **gone}
     return {**gone, "smallest visible": f"{row['smallest_visible']:.3f}"}
-
-
-def _share(figure: Json) -> str:
-    low, high = figure["interval"]
-    return f"{100 * figure['value']:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def _figure(figure: Json | None) -> str:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from pfedul.base.result import Result
+from pfedul.base.text import share_words
 from pfedul.evaluation import bootstrap_interval, cfi_of_ratios, pps_of_ratios, preservation
 from pfedul.store.ledger import Ledger
 from pfedul.store.requests import Request, accuracies, erased_at_client, not_recalibrated
@@ -57,8 +59,8 @@ class Costs:
         self.stages[to] = self.stages.get(to, StageCost()) + moved
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Result):
     """A request that was honoured.
 
     `before` and `after` are the remaining clients' accuracies with their personal
@@ -93,6 +95,42 @@ class Outcome:
     audit: Mapping[str, Any] | None = None
     retraining_cpu_seconds: float | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str | None:
+        """What was found of the forgetting itself; None if that was not measured."""
+        return None if self.audit is None else str(self.audit["verdict"]["verdict"])
+
+    @property
+    def removed(self) -> Mapping[str, Any] | None:
+        """The share of what could be seen that is gone: value and interval; None if not known."""
+        return None if self.audit is None else self.audit["removed"]
+
+    @property
+    def pps(self) -> float | None:
+        """What the remaining clients kept of their accuracy (Eq. 14); None if that is undefined."""
+        kept = preservation(self.before, self.after) if self.before else None
+        return kept.pps if kept is not None and kept.ratios else None
+
+    def _facts(self) -> dict[str, Any]:
+        cost = spent(self.stages)
+        return {
+            "request": self.request,
+            "targets": list(self.targets),
+            "verdict": self.verdict,
+            "removed": share_words(self.removed),
+            "pps": self.pps,
+            "seconds": round(cost.seconds, 2),
+            "rounds": self.rounds,
+            "notes": len(self.notes),
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        pairs = ((client, self.before[client], self.after[client]) for client in self.before)
+        return [
+            {"client": client, "before": before, "after": after, "change": after - before}
+            for client, before, after in pairs
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, with the personal metrics (Eq. 14 and 15) computed."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from pfedul.base.options import check_options, option, option_name
+from pfedul.base.result import Result
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
@@ -94,8 +95,8 @@ class LayerPlan:
     at_bound: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Result):
     """What forgetting these targets will do to the shared tensors.
 
     `corrected` has the new values of the tensors that change.
@@ -136,6 +137,14 @@ class Plan:
             "correction": self.options.correction,
             "notes": list(self.notes),
         }
+
+    def _facts(self) -> dict[str, Any]:
+        chosen, threshold = list(self.selected), self.threshold
+        facts = {"targets": list(self.targets), "chosen": chosen, "layers": len(self.layers)}
+        return {**facts, "threshold": threshold, "correction": self.options.correction}
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{**asdict(layer), "tensors": len(layer.tensors)} for layer in self.layers]
 
     def __str__(self) -> str:
         title = f"Plan to forget {', '.join(self.targets)} with {self.options.correction}"
