@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models import build
-from pfedul import Federation, Progress
+from pfedul import Callback, Federation, Progress
 
 FOREVER = 1_000_000
 
@@ -86,7 +86,12 @@ def run_pfedul(
     name: str, data: dict[str, Any], batch_size: int, meter: Meter, settings: dict[str, Any]
 ) -> None:
     """Rounds of one long run; the commit of a round falls into the next one's measurement."""
-    common = {"lr": 0.01, "momentum": 0.0, "local_epochs": 1, "batch_size": batch_size}
+    common: dict[str, Any] = {
+        "lr": 0.01,
+        "momentum": 0.0,
+        "local_epochs": 1,
+        "batch_size": batch_size,
+    }
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         federation = Federation.create(
@@ -101,9 +106,9 @@ def run_pfedul(
         )
         before = workers_cpu(federation)
 
-        def on_progress(progress: Progress) -> None:
-            nonlocal before
-            if progress.loss is not None:
+        class Metered(Callback):
+            def on_round(self, _progress: Progress) -> None:
+                nonlocal before
                 after = workers_cpu(federation)
                 meter.report(after - before)
                 meter.wait()
@@ -111,7 +116,7 @@ def run_pfedul(
 
         with federation:
             meter.wait()
-            federation.train(FOREVER, on_progress)
+            federation.train(FOREVER, [Metered()])
 
 
 def workers_cpu(federation: Federation) -> float:

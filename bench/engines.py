@@ -80,7 +80,9 @@ def local_costs(engine: str, rounds: int) -> Cost:
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        Federation.create(Path(folder) / "run", engine=engine, rounds=1, **WORK) as federation,
+        Federation.create(
+            Path(folder) / "run", rounds=1, **{**WORK, "engine": engine}
+        ) as federation,
     ):
         federation.train()  # starts the engine
         one = _spent(lambda: federation.train(2))

@@ -1,12 +1,12 @@
-"""Writes the docs pages that are generated from the code (see `PAGES`).
+"""Writes what is generated from the code: docs pages (`PAGES`) and `keywords.py`.
 
 `make docs` runs it; a test fails if a page on disk differs from what it makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from pfedul.flower.app_config import ACTIONS, rows
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.records import RECORDS
+from pfedul.settings import Settings
 from pfedul.tasks import TASKS
 from pfedul.terminal.choices import DATASET, PERSONALIZATION, choice_rows, defaults_of
 from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
+from pfedul.unlearn.options import ForgetOptions
 
 NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
 HERE = Path(__file__).parent
@@ -219,6 +221,51 @@ def fidelity_page() -> str:
     return f"{before}{_MARKS[0]}{_markdown(rows)}{_MARKS[1]}{after}"
 
 
+# Keyword arguments, for editors and type checkers
+
+_KEYWORDS = '''"""Keyword arguments of the verbs of a federation, for editors and type checkers.
+
+Written by `make docs` from `Settings` and `ForgetOptions`; do not edit.
+"""
+
+from pathlib import Path
+from typing import Literal, TypedDict
+'''
+
+
+def keywords_module() -> str:
+    """A typed dictionary for each kind of keyword arguments."""
+    later = [spec for spec in fields(Settings) if spec.metadata["later"]]
+    given = {"data", "model"}  # parameters of `create` itself
+    rest = [spec for spec in fields(Settings) if spec not in later and spec.name not in given]
+    return _KEYWORDS + "".join(
+        (
+            _typed_dict("LaterKeywords", "TypedDict", "Settings that may change later.", later),
+            _typed_dict("SettingsKeywords", "LaterKeywords", "Settings of a new run.", rest),
+            _typed_dict(
+                "ForgetKeywords", "TypedDict", "Options of a removal.", fields(ForgetOptions)
+            ),
+        )
+    )
+
+
+def _typed_dict(name: str, base: str, summary: str, specs: Iterable[Field[Any]]) -> str:
+    head = f'\n\nclass {name}({base}, total=False):\n    """{summary}"""\n\n'
+    return head + "".join(f"    {spec.name}: {_keyword_type(spec)}\n" for spec in specs)
+
+
+def _keyword_type(spec: Field[Any]) -> str:
+    """The type of a field, with its choices."""
+    kind, optional = str(spec.type).removesuffix(" | None"), str(spec.type).endswith(" | None")
+    if spec.metadata["choices"]:
+        kind = "Literal[" + ", ".join(f'"{choice}"' for choice in spec.metadata["choices"]) + "]"
+    if spec.name == "data_root":
+        kind = "str | Path"
+    return f"{kind} | None" if optional else kind
+
+
+MODULE = HERE.parent / "src/pfedul/keywords.py"
+
 PAGES = {
     "cli.md": cli_page,
     "choices.md": choices_page,
@@ -232,3 +279,5 @@ if __name__ == "__main__":
     for name, page in PAGES.items():
         (HERE / name).write_text(page(), encoding="utf-8")
         click.echo(f"wrote docs/{name}")
+    MODULE.write_text(keywords_module(), encoding="utf-8")
+    click.echo(f"wrote {MODULE.name}")

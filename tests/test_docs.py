@@ -36,6 +36,10 @@ def test_generated_pages_are_fresh(name):
     assert text == GENERATOR.PAGES[name](), "run 'make docs'"
 
 
+def test_the_keyword_arguments_are_those_of_the_options():
+    assert GENERATOR.MODULE.read_text() == GENERATOR.keywords_module(), "run 'make docs'"
+
+
 @pytest.mark.parametrize(
     ("part", "module"), [("forgetting", "forgetting_page"), ("femnist", "femnist")]
 )
@@ -79,6 +83,19 @@ def test_the_python_of_the_core_page_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(block, "core.md", "exec"), {"__name__": "__main__"})
     assert "Plan to forget hospital-7" in capsys.readouterr().out
+
+
+def test_the_python_of_the_python_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    page = (ROOT / "docs/python.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    exec(compile(code, "python.md", "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    assert "Plan to forget client-01" in printed
+    assert "\nOutcome(request=1, targets=['client-01']" in printed
+    assert "round 5 loss" in printed
+    assert (tmp_path / "models/client-02/model.py").is_file()
 
 
 def test_the_readmes_python_is_short():

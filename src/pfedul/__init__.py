@@ -11,7 +11,8 @@ from pfedul.errors import PfedulError as PfedulError
 from pfedul.evaluation import ClientScore as ClientScore
 from pfedul.evaluation import Evaluation as Evaluation
 from pfedul.federation import Federation as Federation
-from pfedul.federation import Progress as Progress
+from pfedul.run.callbacks import Callback as Callback
+from pfedul.run.callbacks import Progress as Progress
 from pfedul.settings import Settings as Settings
 from pfedul.split import Layer as Layer
 from pfedul.split import Split as Split

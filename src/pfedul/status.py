@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from torch import Tensor
 
 from pfedul.aggregation.accountant import epsilon
 from pfedul.base.keys import fingerprint
+from pfedul.base.result import Result
 from pfedul.base.tensorfile import read_file
+from pfedul.base.text import human_bytes
 from pfedul.records import RECORDS, record_names
 from pfedul.records.base import Extent, kind_of
 from pfedul.settings import Settings, read_settings
@@ -22,8 +25,45 @@ from pfedul.store.attested import differences_from_chain, read_chain
 from pfedul.store.audits import Audit, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.requests import Request, erased_at_client, not_recalibrated, read_requests
+from pfedul.store.requests import (
+    PENDING,
+    Request,
+    erased_at_client,
+    not_recalibrated,
+    read_requests,
+)
 from pfedul.store.tables import last_round, read_members
+
+
+@dataclass(frozen=True, repr=False)
+class Status(Result):
+    """What a run folder says about itself; `data` is all of it (docs/json.md)."""
+
+    data: Mapping[str, Any]
+
+    def _facts(self) -> dict[str, Any]:
+        data = self.data
+        now = data["accuracy_now"] or {}
+        pending = [r["request"] for r in data["requests"] if r["status"] == PENDING]
+        return {
+            "run": data["run"],
+            "rounds": data["rounds"],
+            "clients": len([row for row in self._rows() if row["status"] == "active"]),
+            "personalization": data["personalization"],
+            "data": data["data"],
+            "model": data["model"],
+            "accuracy": now.get("mean"),
+            "lowest": now.get("worst"),
+            "removals": len(data["requests"]),
+            "pending": pending or None,
+            "audits": len(data["audits"]),
+            "refused": len(data["refused"]),
+            "wrong": (data["chain"] or {}).get("wrong") or None,
+            "size": human_bytes(data["bytes"]["total"]),
+        }
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return list(self.data["clients"])
 
 
 def read_status(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from helpers.auditing import counted_tasks, interrupt_at, rehearse, tables
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.killing import in_child
 from helpers.scripts import run_script
+from helpers.told import AtStage
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.store import copies as places
@@ -256,7 +257,7 @@ def test_reports_go_with_a_removal_because_they_speak_of_who_was_there(with_repo
 
 def test_reports_stay_if_the_removal_does_not_happen(with_reports):
     with deep_again(with_reports) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(TARGET, on_stage=interrupt_at("erasure", 1))
+        federation.forget(TARGET, callbacks=[AtStage(interrupt_at("erasure", 1))])
     assert len(written(with_reports)) == 3
 
 

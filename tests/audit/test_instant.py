@@ -9,6 +9,7 @@ from helpers.attacker import sizes_that_give
 from helpers.auditing import interrupt_at
 from helpers.commands import call
 from helpers.forgetting_kill import TARGET, Deep, copied, deep, deep_again, trained
+from helpers.told import AtStage
 from helpers.toys import client_data
 from pfedul import Federation, PfedulError
 from pfedul.audit.ask.samples import about
@@ -148,7 +149,7 @@ def test_an_interrupted_audit_leaves_the_request_pending_and_the_next_call_finis
         run = copied(leaky, tmp_path / f"run-{done}")
         with Federation.open(run) as federation:
             with pytest.raises(KeyboardInterrupt):
-                federation.forget("c0", on_stage=interrupt_at("audit", done), **EXCLUDE)
+                federation.forget("c0", callbacks=[AtStage(interrupt_at("audit", done))], **EXCLUDE)
             assert "c0" in federation.clients
             again = federation.forget("c0", **EXCLUDE)
         assert again.state_sha256_after == once.state_sha256_after

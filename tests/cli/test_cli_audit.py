@@ -12,6 +12,7 @@ from helpers.auditing import few_draws
 from helpers.commands import call, refuse, succeed
 from helpers.drawings import drawn_once
 from helpers.forgetting_kill import copied
+from helpers.told import AtStage
 from helpers.toys import tensor_digests
 from pfedul import Federation
 
@@ -199,7 +200,7 @@ def test_while_a_request_is_pending_no_other_removal_is_rehearsed(start, ids, tm
             raise KeyboardInterrupt
 
     with Federation.open(run) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(ids[0], on_stage=interrupt)
+        federation.forget(ids[0], callbacks=[AtStage(interrupt)])
     for clients in (ids[1:2], ids[:2]):
         found = refuse("rehearse", run, *(f"--client={client}" for client in clients))
         assert f"Request 1 to forget {ids[0]} is not finished" in found

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.told import AtProgress
 from helpers.toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.engine import ClientFailure, start_engine
@@ -63,7 +64,7 @@ def test_a_killed_worker_is_replaced_and_the_run_ends_the_same(reference, tmp_pa
 
     settings = {"engine": "processes", "workers": 2, "rounds": 2}
     with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
-        federation.train(progress=kill_one)
+        federation.train(callbacks=[AtProgress(kill_one)])
     assert len(killed) == 2
     assert tensor_digests(tmp_path / "run") == reference
 
@@ -77,7 +78,7 @@ def test_a_worker_that_dies_between_rounds_is_replaced(reference, tmp_path):
 
     settings = {"engine": "processes", "workers": 1, "rounds": 2}
     with create(tmp_path / "run", personalization="fedrep", **settings) as federation:
-        federation.train(progress=kill_all)
+        federation.train(callbacks=[AtProgress(kill_all)])
     assert tensor_digests(tmp_path / "run") == reference
 
 

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("ray")
 pytest.importorskip("flwr")
 
+from helpers.told import AtProgress
 from helpers.toys import Unpicklable, WithNorm, client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode
@@ -120,7 +121,7 @@ def test_train_with_a_killed_worker_and_forget_are_the_same_as_inline(tmp_path):
     for engine, progress in (("inline", None), ("flower-simulation", kill_one)):
         settings = {"engine": engine, "workers": 1, "rounds": 2, "personalization": "fedrep"}
         with create(tmp_path / engine, **settings) as federation:
-            federation.train(progress=progress)
+            federation.train(callbacks=[AtProgress(progress)])
             federation.forget("c0", method="fine-tune:rounds=1,ascent=1")
             outcomes[engine] = federation.forget("c1", correction="reset", layers="all")
     assert killed

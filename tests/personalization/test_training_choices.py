@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from helpers.commands import refuse
+from helpers.told import AtProgress
 from pfedul import Federation, PfedulError
 from pfedul.base.randomness import random_stream
 from pfedul.base.tensors import read_tensors, same_tensors
@@ -43,7 +44,7 @@ def stopped_after_one(path, **changes) -> Federation:
 
     federation = Federation.create(path, **{**TINY, **changes})
     with pytest.raises(KeyboardInterrupt):
-        federation.train(progress=stop)
+        federation.train(callbacks=[AtProgress(stop)])
     assert federation.rounds == 1
     return federation
 

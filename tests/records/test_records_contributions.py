@@ -6,6 +6,7 @@ import torch
 from helpers.crafted import play_crafted
 from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
 from helpers.three_clients import POINTS, Pencil, federation
+from helpers.told import AtStage
 from helpers.toys import client_data
 from pfedul.records.contributions import (
     BASE_FILE,
@@ -118,7 +119,7 @@ def test_it_holds_after_repair_that_was_interrupted(kind, done, fed):
 
     before = fed.shared
     with pytest.raises(KeyboardInterrupt):
-        fed.forget(TARGET, on_stage=interrupt, **chosen)
+        fed.forget(TARGET, callbacks=[AtStage(interrupt)], **chosen)
     fed.forget(TARGET, **chosen)
     assert not torch.equal(fed.shared["two.weight"], before["two.weight"])
     assert_whole(fed)

@@ -6,6 +6,7 @@ import pytest
 
 from helpers.auditing import rehearse
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
+from helpers.told import AtStage
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.report.material import read_material
@@ -95,7 +96,7 @@ def test_a_pending_request_is_not_reported_as_done(start, tmp_path):
             raise KeyboardInterrupt
 
     with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(TARGET, on_stage=interrupt)
+        federation.forget(TARGET, callbacks=[AtStage(interrupt)])
     assert read_material(run)["request"] is None
 
 

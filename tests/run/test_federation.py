@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from helpers.told import AtProgress
 from helpers.toys import QUICK, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import read_file
@@ -112,7 +113,7 @@ def test_open_remembers_the_rounds_asked_for(tmp_path):
 def test_progress_tells_every_reply_and_every_round(tmp_path):
     seen = []
     with create(tmp_path / "run", rounds=2, evaluate_every=2) as federation:
-        federation.train(progress=seen.append)
+        federation.train(callbacks=[AtProgress(seen.append)])
     assert [(p.round, p.replies) for p in seen] == [
         *((1, 1), (1, 2), (1, 3), (1, 3)),
         *((2, 1), (2, 2), (2, 3), (2, 3)),

@@ -1,12 +1,17 @@
 """What a notebook shows of results, and what happens when its cells are run again."""
 
+import importlib
 import importlib.util
+import inspect
 from html.parser import HTMLParser
+from typing import Unpack, get_type_hints
 
 import pytest
 
-from helpers.toys import client_data, create, reopen
-from pfedul import ClientScore, Evaluation, PfedulError
+from helpers.cells_here import cells_here
+from helpers.told import AtStage
+from helpers.toys import WithNorm, client_data, create, reopen
+from pfedul import ClientScore, Evaluation, Federation, PfedulError
 from pfedul.base.result import LONGEST_LINE, MOST_ROWS
 
 TARGET = "c1"
@@ -20,18 +25,34 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(run):
     """One of each, from a run on which everything was done."""
-    data = client_data(4)
+    data, stages = client_data(4), []
     with create(run, data=data, evaluate_every=1, random_split=True) as federation:
         federation.train()
         return {
+            "federation": federation,
             "evaluation": federation.evaluate(),
+            "history": federation.history(),
+            "status": federation.status(),
             "plan": federation.plan(TARGET, correction="paper"),
             "audit": federation.rehearse(TARGET),
+            "comparison": compared(federation, stages),
+            "stages": stages,
             "outcome": federation.forget(TARGET),
         }
 
 
-NAMES = ("evaluation", "plan", "audit", "outcome")
+def compared(federation, stages):
+    with cells_here():
+        return federation.compare(
+            TARGET,
+            methods=["none", "fine-tune:rounds=1"],
+            callbacks=[AtStage(lambda *stage: stages.append(stage))],
+        )
+
+
+NAMES = (
+    *("federation", "evaluation", "history", "status", "plan", "audit", "comparison", "outcome"),
+)
 
 
 class Elements(HTMLParser):
@@ -69,7 +90,7 @@ def test_a_notebook_shows_a_small_table_without_scripts_or_addresses(results, na
     assert "table" in page.seen
     assert "script" not in page.seen
     assert "://" not in text
-    assert len(text) < 12_000
+    assert len(text) < (30_000 if name == "history" else 6_000)
 
 
 def test_names_from_data_are_escaped_and_long_ones_cut():
@@ -155,3 +176,94 @@ def test_closing_again_leaves_alone_what_somebody_else_does(tmp_path):
         other.store.stage("shared.safetensors", other.shared)
         federation.close()
         assert list((tmp_path / "run/staging").rglob("*.safetensors"))
+
+
+def test_a_learning_curve_has_a_picture_and_a_plot(results):
+    history = results["history"]
+    assert [*history.loss] == [*history.accuracy] == [1, 2, 3]
+    assert all(history.worst[n] <= history.accuracy[n] for n in history.worst)
+    page = Elements(history._repr_html_())
+    assert "svg" in page.seen
+    assert "training loss" in page.text
+    figure = importlib.import_module("matplotlib.figure").Figure()
+    left, right = history.plot(figure)
+    assert [*left.lines[0].get_ydata()] == [*history.loss.values()]
+    assert [*right.lines[0].get_ydata()] == [*history.accuracy.values()]
+
+
+def test_an_untrained_run_has_an_empty_curve(tmp_path):
+    with create(tmp_path / "run") as federation:
+        history = federation.history()
+    assert repr(history) == "History(rounds=0)"
+    assert "svg" not in Elements(history._repr_html_()).seen
+
+
+def test_a_comparison_has_a_row_for_each_way_and_its_page(results):
+    comparison = results["comparison"]
+    labels = [row["method"] for row in comparison._rows()]
+    assert labels[0] == "untouched"
+    assert {"none", "fine-tune:rounds=1"} < set(labels)
+    assert comparison.failures == {}
+    assert comparison.targets == (TARGET,)
+    assert comparison.files["page"].name in repr(comparison)
+    assert results["stages"][-1] == ("cells", 2, 2)
+
+
+def test_a_report_is_written_while_the_run_is_open(tmp_path, run, results):
+    with reopen_four(run) as federation:
+        inside = federation.report()
+        outside = federation.report(format="md", output=tmp_path / "page.md")
+    assert inside == run / "reports/report.html"
+    assert results["outcome"].shared_sha256_after in outside.read_text()
+
+
+def reopen_four(run, **how):
+    return Federation.open(run, data=client_data(4), model=WithNorm, **how)
+
+
+def test_a_removal_is_audited_afterwards_with_data_that_are_given(run, results):
+    assert results["outcome"].targets == (TARGET,)
+    with reopen_four(run) as federation:
+        with pytest.raises(PfedulError, match="have no samples of 'c1'; add them"):
+            federation.audit(data={"c0": client_data(4)["c0"]})
+        given = federation.audit(data={TARGET: client_data(4)[TARGET]}, level="quick")
+        assert repr(given).startswith("Audit(audit=")
+        assert (given.kind, given.level) == ("audit", "quick")
+        # The data that the run was opened with are the same.
+        assert federation.audit(level="quick").number == given.number
+
+
+def test_keywords_are_typed():
+    keywords = importlib.import_module("pfedul.keywords")
+    last = {
+        Federation.create: keywords.SettingsKeywords,
+        Federation.open: keywords.LaterKeywords,
+        Federation.plan: keywords.ForgetKeywords,
+        Federation.forget: keywords.ForgetKeywords,
+        Federation.rehearse: keywords.ForgetKeywords,
+    }
+    for verb, kind in last.items():
+        *_, (name, parameter) = inspect.signature(verb).parameters.items()
+        assert parameter.kind is inspect.Parameter.VAR_KEYWORD
+        assert get_type_hints(verb)[name] == Unpack[kind]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("lrr", "lr"),
+        ("learning_rate", "lr"),
+        ("optimiser", "optimizer"),
+        ("epochs", "local_epochs"),
+    ],
+)
+def test_a_setting_that_is_written_wrongly_gets_a_suggestion(key, meant, tmp_path):
+    with pytest.raises(PfedulError, match=f"Unknown key '{key}' .*did you mean '{meant}'"):
+        create(tmp_path / "run", **{key: 1})
+
+
+def test_an_option_of_a_removal_that_is_written_wrongly_gets_a_suggestion(tmp_path):
+    with create(tmp_path / "run", rounds=1) as federation:
+        for verb in (federation.plan, federation.rehearse, federation.forget):
+            with pytest.raises(PfedulError, match=r"'repair_round' .*did you mean 'repair_rounds'"):
+                verb("c0", repair_round=3)

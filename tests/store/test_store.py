@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from helpers.scripts import run_script
+from helpers.told import AtProgress
 from helpers.toys import client_data, create, reopen, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import encode, read_file
@@ -102,7 +103,7 @@ def test_ctrl_c_keeps_whole_rounds_and_drops_the_broken_one(start, uninterrupted
 
     federation = reopen(tmp_path / "run", checkpoint_every=100)
     with pytest.raises(KeyboardInterrupt):
-        federation.train(progress=interrupt)
+        federation.train(callbacks=[AtProgress(interrupt)])
     federation.close()
     with reopen(tmp_path / "run") as federation:
         assert federation.rounds == 2
@@ -119,7 +120,7 @@ def test_any_error_keeps_whole_rounds(start, tmp_path):
 
     federation = reopen(tmp_path / "run", checkpoint_every=100)
     with pytest.raises(ZeroDivisionError):
-        federation.train(progress=fail)
+        federation.train(callbacks=[AtProgress(fail)])
     federation.close()
     with reopen(tmp_path / "run") as federation:
         assert federation.rounds == 2

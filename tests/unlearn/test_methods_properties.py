@@ -9,6 +9,7 @@ import torch
 from helpers import forgetting_kill
 from helpers.forgetting_kill import CLIENTS, TARGET, copied
 from helpers.methods import RECORD, SETTINGS, SPECS, UNCHANGING, asked
+from helpers.told import AtStage
 from helpers.toys import tensor_digests, uneven_data
 from pfedul.base.tensorfile import read_file
 from pfedul.client import ACTIONS
@@ -147,7 +148,7 @@ def test_an_interrupted_method_goes_on_to_the_same_tensors(name, last, runs, who
             raise KeyboardInterrupt
 
     with deep_again(copy) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(TARGET, **asked(name, on_stage=interrupt))
+        federation.forget(TARGET, **asked(name, callbacks=[AtStage(interrupt)]))
     left = tensor_digests(copy)
     assert {file: left[file] for file in before} == before
     with deep_again(copy) as federation:
@@ -272,7 +273,7 @@ def test_that_one_is_away_is_said_and_others_are_not_mixed_in_by_a_resumption(
             raise KeyboardInterrupt
 
     with deep_again(copy) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(TARGET, method=SPECS[name], away=["c3"], on_stage=interrupt)
+        federation.forget(TARGET, method=SPECS[name], away=["c3"], callbacks=[AtStage(interrupt)])
     resumed = copied(copy, tmp_path / "resumed")
     with deep_again(copy) as federation:
         federation.forget(TARGET, method=SPECS[name])

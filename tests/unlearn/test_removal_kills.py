@@ -9,6 +9,7 @@ import pytest
 
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from helpers.scripts import run_script
+from helpers.told import AtStage
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.status import read_status
@@ -163,7 +164,7 @@ def test_ctrl_c_leaves_the_request_pending_and_the_tensors_untouched(
     before = tensor_digests(run)
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, on_stage=interrupt_at(stage, done), **STRONG)
+            federation.forget(TARGET, callbacks=[AtStage(interrupt_at(stage, done))], **STRONG)
         assert tensor_digests(run) == before
         assert TARGET in federation.clients
     assert status_of(run) == "pending"
@@ -184,7 +185,9 @@ def test_asked_again_in_the_same_process_it_finishes(start, tmp_path):
     run = copied(start, tmp_path / "run")
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, on_stage=interrupt_at("recalibration", 2), **STRONG)
+            federation.forget(
+                TARGET, callbacks=[AtStage(interrupt_at("recalibration", 2))], **STRONG
+            )
         federation.forget(TARGET, **STRONG)
         federation.train(3)
     with deep_again(copied(start, tmp_path / "other")) as federation:
@@ -201,12 +204,14 @@ def test_ctrl_c_between_repair_rounds_leaves_the_request_pending(
     before = tensor_digests(run)
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, on_stage=interrupt_at("repair", done), **REPAIRED)
+            federation.forget(TARGET, callbacks=[AtStage(interrupt_at("repair", done))], **REPAIRED)
         assert committed(run) == before
     assert status_of(run) == "pending"
     with deep_again(run) as federation:
         outcome = federation.forget(
-            TARGET, on_stage=lambda stage, at, _of: steps.append((stage, at)), **REPAIRED
+            TARGET,
+            callbacks=[AtStage(lambda stage, at, _of: steps.append((stage, at)))],
+            **REPAIRED,
         )
     assert outcome.rounds == 3
     if done == 3:  # the last step is always saved
@@ -219,7 +224,7 @@ def test_a_repair_that_is_asked_for_otherwise_begins_again(start, uninterrupted,
     other = {**REPAIRED, "repair": "ordinary"}
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, on_stage=interrupt_at("repair", 3), **other)
+            federation.forget(TARGET, callbacks=[AtStage(interrupt_at("repair", 3))], **other)
         outcome = federation.forget(TARGET, **REPAIRED)
     assert "begun with repair ordinary" in outcome.notes[0]
     assert tensor_digests(run) == uninterrupted[3]
@@ -314,13 +319,15 @@ def test_a_hindrance_that_may_pass_leaves_the_request_pending(hindrance, start, 
         words = "No space left" if hindrance == "disk" else "all of them are away"
         on_stage = hinder if hindrance == "disk" else None
         with pytest.raises(PfedulError, match=words):
-            federation.forget(TARGET, away=away, on_stage=on_stage, **options)
+            federation.forget(TARGET, away=away, callbacks=[AtStage(on_stage)], **options)
     assert status_of(run) == "pending"
     assert committed(run) == before
     assert any((run / "unlearning").rglob("*.safetensors"))
     with deep_again(run) as federation:
         federation.forget(
-            TARGET, on_stage=lambda stage, done, _of: steps.append((stage, done)), **options
+            TARGET,
+            callbacks=[AtStage(lambda stage, done, _of: steps.append((stage, done)))],
+            **options,
         )
     if hindrance == "disk":
         assert min(done for stage, done in steps if stage == "ascent") == 2
@@ -333,7 +340,7 @@ def test_a_note_that_cannot_be_read_is_none(start, tmp_path):
     with deep_again(whole) as federation:
         federation.forget(TARGET, **options)
     with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(TARGET, on_stage=interrupt_at("ascent", 2), **options)
+        federation.forget(TARGET, callbacks=[AtStage(interrupt_at("ascent", 2))], **options)
     notes = list((run / "unlearning").rglob("*.safetensors"))
     assert notes
     for note in notes:

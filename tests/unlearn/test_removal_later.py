@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.told import AtStage
 from helpers.toys import client_data, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
@@ -223,9 +224,13 @@ def test_known_accuracies_are_used_only_if_they_are_of_these_very_tensors(run):
     with deep_again(run) as federation:
         known = {name: score.accuracy for name, score in federation.measure().clients.items()}
         asked = [[], []]
-        first = federation.forget(TARGET, on_stage=lambda *told: asked[0].append(told), **STRONG)
+        first = federation.forget(
+            TARGET, callbacks=[AtStage(lambda *told: asked[0].append(told))], **STRONG
+        )
         now = {name: score.accuracy for name, score in federation.measure().clients.items()}
-        second = federation.forget("c2", on_stage=lambda *told: asked[1].append(told), **STRONG)
+        second = federation.forget(
+            "c2", callbacks=[AtStage(lambda *told: asked[1].append(told))], **STRONG
+        )
     assert first.before == {client: known[client] for client in ("c0", "c2", "c3")}
     assert "evaluation" not in {stage for stage, _, _ in asked[0]}
     assert second.before == {client: now[client] for client in ("c0", "c3")}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from helpers.forgetting_kill import TARGET, copied, deep, deep_again, trained
+from helpers.told import AtStage
 from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
@@ -271,7 +272,7 @@ def test_a_request_is_due_a_month_later_and_an_interrupted_one_keeps_who_asked(r
 
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, by="case 17", on_stage=interrupt)
+            federation.forget(TARGET, by="case 17", callbacks=[AtStage(interrupt)])
         (pending,) = read_requests(federation.store.ledger)
         assert federation.forget(TARGET, by="case 18").asked == pending.asked
     assert pending.asked["by"] == "case 17"
@@ -379,7 +380,7 @@ def test_a_request_that_was_begun_with_another_method_says_so(run):
 
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, method="ga-naive:rounds=2", on_stage=interrupt)
+            federation.forget(TARGET, method="ga-naive:rounds=2", callbacks=[AtStage(interrupt)])
         outcome = federation.forget(TARGET, method="none", allow_unchanged=True)
     assert "begun with method ga-naive" in outcome.notes[0]
     assert "abandoned" in outcome.notes[0]

@@ -9,6 +9,7 @@ import torch
 
 from helpers.clock import priced, stopped
 from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep, deep_again, trained
+from helpers.told import AtStage
 from helpers.toys import QUICK, client_data, norm_job, one_sample_job, tensor_digests
 from pfedul import Federation
 from pfedul.audit.models import trained_oracles
@@ -126,7 +127,7 @@ def test_a_killed_retraining_goes_on_and_counts_what_was_spent_before(tmp_path, 
             copied(run, killed)  # what a kill at this moment would leave on disk
 
     with deep_again(run) as federation:
-        federation.forget(TARGET, method="retrain", on_stage=told)
+        federation.forget(TARGET, method="retrain", callbacks=[AtStage(told)])
     (rounds,) = killed.glob("unlearning/*/retrained/ledger.db")
     with closing(Ledger(rounds)) as ledger:
         ledger.write([("UPDATE rounds SET cpu_seconds = 100, seconds = 200", ())])
@@ -137,7 +138,7 @@ def test_a_killed_retraining_goes_on_and_counts_what_was_spent_before(tmp_path, 
         outcome = federation.forget(
             TARGET,
             method="retrain",
-            on_stage=lambda stage, done, _of: begun.append((stage, done)),
+            callbacks=[AtStage(lambda stage, done, _of: begun.append((stage, done)))],
         )
     steps = [done for stage, done in begun if stage == "retraining"]
     assert 2 <= done < 5

@@ -26,12 +26,12 @@ from pfedul.audit.models import Retrained, samples_of, trained_oracles
 from pfedul.audit.rehearsal import Level, Price, level_words, price, shown_path, spent_since
 from pfedul.audit.state import state_of
 from pfedul.base.inputs import answer, named_tensors, shape_of
-from pfedul.data import ClientData
+from pfedul.data import ClientData, own_clients
 from pfedul.data.datasets.npz import read_parts
 from pfedul.data.samples import batch_of
 from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage, Workbench
-from pfedul.run.assembly import with_targets
+from pfedul.run.assembly import OwnData, with_targets
 from pfedul.run.retrained import Recipe, oracle_recipes
 from pfedul.run.run import Run
 from pfedul.store.audits import AFTER_THE_FACT, Audit, write_audit
@@ -163,6 +163,17 @@ def brought_data(run: Run, targets: Sequence[str], given: Sequence[str]) -> dict
                 "--target-data FILE.npz."
             )
     return {target: run.known_data[target] for target in targets}
+
+
+def given_data(run: Run, targets: Sequence[str], own: OwnData | None) -> dict[str, ClientData]:
+    """The targets' samples as they are given in Python; None: from the run's own data set."""
+    if own is None:
+        return brought_data(run, targets, [FROM_RUN])
+    missing = [target for target in targets if target not in own]
+    if missing:
+        raise PfedulError(f"The data that were given have no samples of '{missing[0]}'; add them.")
+    clients = own_clients({target: own[target] for target in targets}).clients
+    return {target: _in_form(run, clients[target]) for target in targets}
 
 
 def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,47 @@ _LIMITS = {
 }
 
 
-def refuse_unknown(kind: type[Any], values: dict[str, Any], source: str) -> None:
-    """Refuse names that are not fields of `kind`."""
+def refuse_unknown(kind: type[Any], values: Mapping[str, Any], source: str) -> None:
+    """Refuse names that are not fields of `kind`, and say which one may have been meant."""
     known = sorted(spec.name for spec in fields(kind))
     for key in values:
         if key not in known:
-            raise PfedulError(f"Unknown key '{key}' in {source}; known are: {', '.join(known)}.")
+            meant = f"did you mean '{name}'?" if (name := _meant(key, known)) else ""
+            raise PfedulError(
+                f"Unknown key '{key}' in {source}; "
+                f"{meant or 'known are: ' + ', '.join(known) + '.'}"
+            )
+
+
+_ALSO_CALLED = {
+    "learning_rate": "lr",
+    "eta": "lr",
+    "epochs": "local_epochs",
+    "bs": "batch_size",
+    "batch": "batch_size",
+    "num_clients": "clients",
+    "n_clients": "clients",
+    "num_rounds": "rounds",
+    "n_rounds": "rounds",
+    "dataset": "data",
+    "algorithm": "personalization",
+    "personalisation": "personalization",
+    "amp": "precision",
+    "num_workers": "workers",
+    "random_seed": "seed",
+    "fraction_fit": "participation",
+}
+"""What other software calls an option -> its name here."""
+
+
+def _meant(key: str, known: Sequence[str]) -> str | None:
+    """
+    >>> _meant("learning-rate", ["lr"]), _meant("lrr", ["lr", "seed"]), _meant("xyz", ["lr"])
+    ('lr', 'lr', None)
+    """
+    written = key.lower().replace("-", "_")
+    name = _ALSO_CALLED.get(written)
+    return name if name in known else next(iter(get_close_matches(written, known, 1)), None)
 
 
 def plain_type(spec: Field[Any]) -> str:

@@ -13,7 +13,7 @@ import click
 
 from pfedul.base.keys import KEY_VARIABLE
 from pfedul.base.text import visible
-from pfedul.cli import choices, compare, deploy, evidence, forget, proof, reproduce, train
+from pfedul.cli import choices, compare, deploy, evidence, export, forget, proof, reproduce, train
 from pfedul.cli.parts import INTERRUPTED
 from pfedul.errors import OutOfMemory, PfedulError
 from pfedul.terminal.console import replace_unprintable
@@ -30,6 +30,7 @@ COMMANDS = (
     evidence.rehearse,
     evidence.audit,
     evidence.report,
+    export.export,
     proof.certificate,
     proof.verify,
     proof.key,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from pfedul.callbacks import Bar
 from pfedul.cli.evidence import refuse_nodes
 from pfedul.cli.parts import Output, client_options, command, data_root_option, opened
-from pfedul.terminal.console import waiting
 
 
 @command("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
@@ -60,24 +60,24 @@ def compare(
     has what earlier calls found about the same clients.
     """
     # Imported here: this takes a second that other commands do not need.
-    from pfedul.compare.cells import Comparison, cells_of, seeds_of
-    from pfedul.compare.comparison import compare as run_comparison
     from pfedul.compare.page import check_writable, write_pages
-    from pfedul.terminal.compare import print_comparison, progress
+    from pfedul.terminal.compare import print_comparison
 
     refuse_nodes(run)
     with opened(run, data_root) as federation:
-        cells = cells_of(methods, seeds_of(federation.settings.seed, seeds))
-        targets = tuple(dict.fromkeys(clients))
-        comparison = Comparison(federation, targets, cells, oracles, workers, in_turn)
         if save is not None:
             check_writable(save)
-        with progress() as (on_stage, on_cell):
-            folder, document = run_comparison(comparison, on_stage, on_cell)
-    with waiting("Writing the page"):
-        files = write_pages(document, folder)
-        if save is not None:
-            files = write_pages(document, save)
+        result = federation.compare(
+            *clients,
+            methods=methods,
+            seeds=seeds,
+            oracles=oracles,
+            workers=workers,
+            in_turn=in_turn,
+            callbacks=[Bar()],
+        )
+    document = result.document
+    files = result.files if save is None else write_pages(document, save)
     failed = all(cell["failure"] for cell in document["cells"] if cell["asked"])
     return Output(
         {**document, "files": {kind: str(file) for kind, file in files.items()}},

@@ -12,8 +12,10 @@ import click
 
 import pfedul.cli.parts as parts
 from pfedul.audit.rehearsal import LEVELS, Level, level_of
+from pfedul.callbacks import Bar
 from pfedul.cli.parts import Function, Output, command
 from pfedul.errors import PfedulError
+from pfedul.run.callbacks import told
 from pfedul.store.audits import Audit
 from pfedul.store.folder import absolute, require_run
 from pfedul.store.ledger import Ledger
@@ -21,7 +23,6 @@ from pfedul.store.oracles import keep_oracles_at
 from pfedul.store.paths import AT_NODES, LEDGER_FILE
 from pfedul.terminal.audit import print_audit, print_price
 from pfedul.terminal.console import line, waiting
-from pfedul.terminal.removal import stage_bars
 from pfedul.unlearn.options import ForgetOptions
 
 
@@ -102,8 +103,8 @@ def rehearse(
         rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
         rehearsal.check()
         print_price(rehearsal.price())
-        with stage_bars() as on_stage:
-            result = run_rehearsal(rehearsal, on_stage)
+        with told([Bar()]) as callback:
+            result = run_rehearsal(rehearsal, callback.on_stage)
     verdict = result.evidence["verdict"]["verdict"]
     output = _audited(result, next_step(rehearsal, verdict, str(run)))
     if meets(verdict, require):
@@ -153,8 +154,8 @@ def audit(
         inquiry = Inquiry(federation, removal, data, level_of(level or "standard", oracles))
         inquiry.check()
         print_price(inquiry.price())
-        with stage_bars() as on_stage:
-            result = audit_after(inquiry, on_stage)
+        with told([Bar()]) as callback:
+            result = audit_after(inquiry, callback.on_stage)
     return _audited(result, f"pfedul report {run}")
 
 

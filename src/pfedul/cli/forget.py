@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import pfedul.cli.parts as parts
+from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
@@ -136,11 +137,10 @@ def forget(
             return _dry_run(federation, clients, away, parts.given(options))
         done = already_done(federation.store.ledger, clients, federation.clients)
         _confirm(federation, clients, yes or done is not None)
-        with removal.stage_bars() as on_stage:
-            chosen = parts.given({**options, "by": by, "ground": ground, "due": due})
-            outcome = federation.forget(
-                *clients, away=away, audit=not no_audit, on_stage=on_stage, **chosen
-            )
+        chosen = parts.given({**options, "by": by, "ground": ground, "due": due})
+        outcome = federation.forget(
+            *clients, away=away, audit=not no_audit, callbacks=[Bar()], **chosen
+        )
         audits = read_audits(federation.store.ledger)
     result = outcome.as_json()
     audit = best_audit(audits, result)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import pfedul.cli.parts as parts
+from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command
 from pfedul.experiments.scales import preset, preset_names
 from pfedul.federation import Federation
@@ -16,7 +17,7 @@ from pfedul.settings import Settings, changeable, from_mapping, merge, read_sett
 from pfedul.status import read_status
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal.console import waiting
-from pfedul.terminal.status import print_evaluation, print_status, print_trained, training_bar
+from pfedul.terminal.status import print_evaluation, print_status, print_trained
 from pfedul.unlearn.methods import with_records_of_methods
 
 
@@ -36,12 +37,11 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     """
     values = (_configuration(config) if config else {}) | parts.given(options)
     settings = with_records_of_methods(values)
-    with _open_or_create(run, settings, config) as federation, training_bar() as bar:
+    with _open_or_create(run, settings, config) as federation:
         before = federation.rounds
         try:
-            federation.train(settings.get("rounds"), bar)
+            federation.train(settings.get("rounds"), [Bar()])
         except KeyboardInterrupt:
-            bar.stop()
             _stop_after(federation.rounds, run)
     result = read_status(run)
     return Output(result, lambda: print_trained(result, before))

@@ -18,9 +18,10 @@ from pfedul.compare.folder import BRANCH, read_result
 from pfedul.compare.tables import is_oracle
 from pfedul.errors import PfedulError
 from pfedul.experiments.cases import AGAIN, Case, Results
+from pfedul.run.callbacks import Callback, Progress
 from pfedul.run.opening import create_run, open_run
 from pfedul.run.run import Run
-from pfedul.run.training import Progress, train
+from pfedul.run.training import train
 from pfedul.store.marker import remove
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.tables import spent_on_rounds
@@ -56,7 +57,7 @@ def work_out(case: Case, methods: Sequence[str], place: Workplace, on_case: OnCa
     """The results of these methods; what was finished before an interruption is not repeated."""
     steps = _Steps(case, methods, on_case)
     with closing(_run_of(case, place)) as run:
-        train(run, on_progress=steps.trained, evaluated=False)
+        train(run, callback=steps, evaluated=False)
         targets = targets_of(run, case)
         cells = cells_of(methods, [None])
         workers = place.how.get("workers")
@@ -148,7 +149,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: row[name] for name in _KEPT if name in row}, "auc": auc}
 
 
-class _Steps:
+class _Steps(Callback):
     """Turns the progress of training, oracles and removals into one share.
 
     A removal counts as a quarter of a training: a guess that only moves the bar.
@@ -158,7 +159,7 @@ class _Steps:
         self._on_case, self._oracles = on_case, case.oracles
         self._total = 1 + case.oracles + len(methods) / 4
 
-    def trained(self, progress: Progress) -> None:
+    def on_reply(self, progress: Progress) -> None:
         share = (progress.round - 1 + progress.replies / progress.clients) / progress.rounds
         self._on_case(f"training, round {progress.round}", share / self._total)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flwr.app import Context
@@ -20,7 +20,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from pfedul.data.checks import check_ids
 from pfedul.errors import PfedulError
-from pfedul.federation import Federation, Progress
+from pfedul.federation import Federation
 from pfedul.flower.app_config import AppOptions, read_config
 from pfedul.flower.asking import asking_of
 from pfedul.flower.deployment.down import scrub
@@ -30,6 +30,7 @@ from pfedul.flower.identity import FlowerServer, Introduced, confirm_erasures, m
 from pfedul.flower.remote import open_or_create, wait_for_nodes
 from pfedul.run.admission import admit
 from pfedul.run.assembly import ModelFactory
+from pfedul.run.callbacks import Callback, Progress
 from pfedul.server.round import TooFewReplies
 from pfedul.status import read_status
 from pfedul.store.nodes import begin_action, binding_rows, end_action
@@ -120,17 +121,19 @@ def _act(server: FlowerServer, federation: Federation, asked: dict[str, Any]) ->
         return _forget(server, federation, asked)
     if options.action == "evaluate":
         return federation.evaluate().as_json()
-    federation.train(asked.get("rounds"), _progress(server))
+    federation.train(asked.get("rounds"), [_Told(server)])
     return read_status(options.path)
 
 
-def _progress(server: FlowerServer) -> Callable[[Progress], None]:
-    def tell(progress: Progress) -> None:
-        if progress.loss is not None:
-            replies = f"{progress.replies} of {progress.clients} replies"
-            server.tell(f"round {progress.round}/{progress.rounds}: {replies}")
+class _Told(Callback):
+    """A line of the log for each round."""
 
-    return tell
+    def __init__(self, server: FlowerServer) -> None:
+        self._server = server
+
+    def on_round(self, progress: Progress) -> None:
+        replies = f"{progress.replies} of {progress.clients} replies"
+        self._server.tell(f"round {progress.round}/{progress.rounds}: {replies}")
 
 
 def _forget(server: FlowerServer, federation: Federation, asked: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pfedul.models.cnn import CNN
 from pfedul.models.mlp import MLP
 from pfedul.models.resnet import RESNET18, resnet18
 from pfedul.models.transformer import TRANSFORMER
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks import CLASSIFICATION, LearningTask, task_of
 
 __all__ = ["MODELS", "ModelKind", "build_model", "model_factory", "resnet18"]
 
@@ -27,13 +27,15 @@ MODELS: Registry[ModelKind] = Registry(
 )
 
 
-def build_model(spec: str, input_shape: Sequence[int], classes: int) -> nn.Module:
+def build_model(
+    spec: str, input_shape: Sequence[int], classes: int, task: str = CLASSIFICATION.name
+) -> nn.Module:
     """A freshly initialised model for inputs of this shape (without the batch) and these classes.
 
     >>> build_model("mlp:hidden=8", (4,), 3).head
     Linear(in_features=8, out_features=3, bias=True)
     """
-    return model_factory(spec, input_shape, classes)()
+    return model_factory(spec, input_shape, classes, task_of(task))()
 
 
 def model_factory(

@@ -74,19 +74,22 @@ def write_report(
     request: int | None = None,
     output: Path | None = None,
     picture: Path | None = None,
+    *,
+    held: bool = False,
 ) -> Path:
     """Write the report of a run to `output`, or to a file in RUN/reports; returns the path.
 
     The picture of `picture.py` is saved first, if a place for it is given.
 
     A removal erases RUN/reports. So what goes into the run folder is read and written under the
-    run's lock: otherwise a page about a removed client could appear after its removal.
+    run's lock: otherwise a page about a removed client could appear after its removal. `held`: the
+    caller has the lock.
     """
     require_run(run)
     path = output or run / REPORTS / _format(form)[0]
     places = [path] if picture is None else [path, picture]
     inside = any(absolute(place).is_relative_to(absolute(run)) for place in places)
-    with locked(run) if inside else nullcontext():
+    with locked(run) if inside and not held else nullcontext():
         material = read_material(run, request)
         if picture is not None:
             save_picture(removals_of(run, request), picture)

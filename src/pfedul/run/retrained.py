@@ -29,10 +29,11 @@ from pfedul.clusters.layout import Clusters
 from pfedul.engine import Engine
 from pfedul.protocol import LocatePersonal, Reply, Task, Workbench
 from pfedul.run.assembly import reseeded
+from pfedul.run.callbacks import Callback, Progress
 from pfedul.run.opening import first_rows, first_state
 from pfedul.run.planted import planted_among
 from pfedul.run.run import Run
-from pfedul.run.training import Progress, train
+from pfedul.run.training import train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import remove
@@ -125,16 +126,24 @@ def open_recipe(
     store = _store(recipe, settings, bench, clusters)
     made = Run(store, settings, bench, start=lend(run.engine, recipe.seed))
 
-    def report(at: Progress) -> None:
-        if progress is not None:
-            progress((at.round - 1) * at.clients + at.replies)
-
     try:
-        train(made, wanted, report, evaluated=False)
+        train(made, wanted, _Replies(progress), evaluated=False)
     except BaseException:
         made.close()
         raise
     return made
+
+
+class _Replies(Callback):
+    """Counts the replies of all rounds."""
+
+    def __init__(self, progress: Callable[[int], None] | None) -> None:
+        self._progress = progress or (lambda _replies: None)
+
+    def on_reply(self, progress: Progress) -> None:
+        self._progress((progress.round - 1) * progress.clients + progress.replies)
+
+    on_round = on_reply
 
 
 class BorrowedEngine:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pfedul.base.interruption import uninterrupted
 from pfedul.clusters.forming import form_clusters
 from pfedul.errors import PfedulError
+from pfedul.evaluation import Evaluation
 from pfedul.protocol import Reply, RoundResult
 from pfedul.records.base import Keeping
 from pfedul.records.recording import RoundRecorder
+from pfedul.run.callbacks import Callback, Progress
 from pfedul.run.privacy import sampled
 from pfedul.run.run import Run
 from pfedul.server.round import TooFewReplies, choose_clients, run_round
@@ -30,28 +32,10 @@ from pfedul.store.tables import (
 )
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far training is: `replies` of `clients` have arrived for round `round` of `rounds`.
-
-    `loss` is known when the round is complete, `accuracy` if it was then evaluated.
-    """
-
-    round: int
-    rounds: int
-    replies: int
-    clients: int
-    loss: float | None = None
-    accuracy: float | None = None
-
-
-OnProgress = Callable[[Progress], None]
-
-
 def train(
     run: Run,
     rounds: int | None = None,
-    on_progress: OnProgress | None = None,
+    callback: Callback | None = None,
     evaluated: bool = True,
 ) -> None:
     """See `Federation.train`."""
@@ -59,14 +43,14 @@ def train(
     _remember_rounds(run, rounds)
     _form_clusters(run)
     with own_errors(run.store.path):
-        _rounds(run, on_progress or (lambda _: None), evaluated)
+        _rounds(run, callback or Callback(), evaluated)
 
 
-def _rounds(run: Run, report: OnProgress, evaluated: bool) -> None:
+def _rounds(run: Run, callback: Callback, evaluated: bool) -> None:
     """All rounds that are left; those that are whole are committed, however it ends."""
     try:
         while run.rounds < run.settings.rounds:
-            _one_round(run, report, evaluated)
+            _one_round(run, callback, evaluated)
             if run.rounds % run.settings.checkpoint_every == 0:
                 run.store.commit()
     finally:
@@ -112,15 +96,18 @@ def _form_clusters(run: Run) -> None:
     run.store.commit()
 
 
-def _one_round(run: Run, report: OnProgress, evaluated: bool) -> None:
+def _one_round(run: Run, callback: Callback, evaluated: bool) -> None:
     number, total = run.rounds + 1, run.settings.rounds
     clients = participants(run, number)
     result = play_round(
-        run, clients, lambda done: report(Progress(number, total, done, len(clients)))
+        run, clients, lambda done: callback.on_reply(Progress(number, total, done, len(clients)))
     )
-    accuracy = _evaluate_if_due(run, number) if evaluated else None
+    evaluation = _evaluate_if_due(run, number) if evaluated else None
+    if evaluation is not None:
+        callback.on_evaluation(evaluation)
+    accuracy = None if evaluation is None else evaluation.mean
     replies = len(result.accepted)
-    report(Progress(number, total, replies, len(clients), result.loss, accuracy))
+    callback.on_round(Progress(number, total, replies, len(clients), result.loss, accuracy))
 
 
 def participants(run: Run, number: int) -> list[str]:
@@ -225,10 +212,10 @@ def _stage_checkpoints(run: Run, result: RoundResult) -> None:
         run.store.stage(checkpoint_file(cluster, result.number), own)
 
 
-def _evaluate_if_due(run: Run, number: int) -> float | None:
+def _evaluate_if_due(run: Run, number: int) -> Evaluation | None:
     every = run.settings.evaluate_every
     if number != run.settings.rounds and (every == 0 or number % every):
         return None
     evaluation = run.measure()
     run.store.keep(evaluation_rows(evaluation, run.store.commits + 1))
-    return evaluation.mean
+    return evaluation

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -16,30 +14,7 @@ from pfedul.base.text import counted
 from pfedul.compare import tables
 from pfedul.compare.tables import NO_RESULT, SHARED
 from pfedul.report.material import Json
-from pfedul.terminal.console import ProgressLog, console, line, progress_bar
-
-if TYPE_CHECKING:
-    from pfedul.compare.comparison import OnCell
-    from pfedul.protocol import OnStage
-
-
-@contextmanager
-def progress() -> Iterator[tuple[OnStage, OnCell]]:
-    """One bar for the preparations, one after the other, and then for all cells."""
-    log = ProgressLog()
-    with progress_bar(disable=log.active) as bar:
-        task = bar.add_task("", total=None, now="")
-        stage = ""
-
-        def show(what: str, done: int, of: int, now: str = "") -> None:
-            nonlocal stage
-            log(f"{what} {done}/{of}  {now}", always=not stage)
-            if what != stage:
-                stage = what
-                bar.reset(task, description=what, completed=done, total=of)
-            bar.update(task, completed=done, total=of, now=now)
-
-        yield show, lambda done, of, now: show("cells", done, of, now)
+from pfedul.terminal.console import console, line
 
 
 def print_comparison(document: Json, page: Path) -> None:

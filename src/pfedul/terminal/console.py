@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from rich import box
@@ -79,10 +80,10 @@ def waiting(what: str) -> Iterator[None]:
 
 
 class ProgressLog:
-    """Progress as lines in a log file, at most one every two seconds; silent in a terminal."""
+    """Progress as lines in a log file, at most one every two seconds; silent where bars are."""
 
     def __init__(self) -> None:
-        self.active = not error_console.is_terminal
+        self.active = not (error_console.is_terminal or _in_notebook())
         self._last = time.monotonic()
 
     def __call__(self, text: str, *, always: bool = False) -> None:
@@ -90,6 +91,11 @@ class ProgressLog:
         if self.active and (always or now - self._last >= SECONDS_BETWEEN_LINES):
             error_console.print(text, markup=False)
             self._last = now
+
+
+def _in_notebook() -> bool:
+    """Whether this is a notebook that can show bars."""
+    return error_console.is_jupyter and find_spec("ipywidgets") is not None
 
 
 _A_DAY = 24 * 3600.0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from pfedul.base.text import asked_words, human_bytes
-from pfedul.protocol import OnStage
-from pfedul.terminal.console import ProgressLog, console, line, progress_bar, table
+from pfedul.terminal.console import console, line, table
 from pfedul.unlearn.outcome import spent, stages_of
 from pfedul.unlearn.pfedul.result import Plan
 
@@ -69,24 +67,6 @@ def _field(share: float) -> Text:
     if console.is_terminal:
         return Text("  ", style=f"on color({_COLOURS[round((len(_COLOURS) - 1) * share)]})")
     return Text(2 * _SHADES[round((len(_SHADES) - 1) * share)])
-
-
-@contextmanager
-def stage_bars() -> Iterator[OnStage]:
-    """A bar for each stage of a removal."""
-    log = ProgressLog()
-    with progress_bar(disable=log.active) as bar:
-        tasks: dict[str, Any] = {}
-
-        def on_stage(stage: str, done: int, of: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=of, now="")
-                log(f"{stage} ...", always=True)
-            else:
-                log(f"{stage} {done}/{of}")
-            bar.update(tasks[stage], completed=done, total=of)
-
-        yield on_stage
 
 
 def print_outcome(outcome: dict[str, Any]) -> None:

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from rich.progress import Progress as Bar
-
 from pfedul.base.text import asked_words, human_bytes
 from pfedul.evaluation import Evaluation
 from pfedul.report.material import Json
-from pfedul.run.training import Progress
 from pfedul.status import privacy_words
 from pfedul.store.tables import SHORTENED
 from pfedul.tasks import CLASSIFICATION
-from pfedul.terminal.console import ProgressLog, line, progress_bar, table
+from pfedul.terminal.console import line, table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-
-
-class TrainingBar:
-    """Shows training progress; pass it as `Federation.train(progress=...)`."""
-
-    def __init__(self, bar: Bar, log: ProgressLog) -> None:
-        self._bar, self._log, self._figures = bar, log, ""
-        self._task = bar.add_task("training", total=None, now="")
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.loss is not None:
-            self._figures = f"loss {progress.loss:.3f}"
-        if progress.accuracy is not None:
-            self._figures += f"  accuracy {progress.accuracy:.1%}"
-        words = f"round {progress.round}/{progress.rounds}"
-        done = (progress.round - 1) * progress.clients + progress.replies
-        total = progress.rounds * progress.clients
-        figures = self._figures
-        self._bar.update(self._task, completed=done, total=total, description=words, now=figures)
-        self._log(f"{words}  {figures}")
-
-    def stop(self) -> None:
-        self._bar.stop()
-
-
-@contextmanager
-def training_bar() -> Iterator[TrainingBar]:
-    """A bar over all client replies of all rounds, with the time left."""
-    log = ProgressLog()
-    with progress_bar(disable=log.active) as bar:
-        yield TrainingBar(bar, log)
 
 
 def print_trained(status: Json, before: int) -> None:

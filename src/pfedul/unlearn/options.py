@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from pfedul.base.options import check_options, option, option_name
+from pfedul.base.options import check_options, option, option_name, refuse_unknown
 from pfedul.base.registry import write
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
@@ -261,6 +262,12 @@ def usual_rounds(share: float) -> int:
     (2, 3, 5)
     """
     return max(USUAL_ROUNDS, round(ROUNDS_OF_SHARE * share))
+
+
+def named_options(values: Mapping[str, Any]) -> ForgetOptions:
+    """Options by name, as they are given in Python; an unknown name is refused."""
+    refuse_unknown(ForgetOptions, values, "the options of a removal")
+    return ForgetOptions(**values)
 
 
 def options_of(request: Request) -> ForgetOptions:

@@ -1,0 +1,150 @@
+"""A client's whole model, shared and personal tensors together, and how it is taken away."""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfedul.base.extras import needed
+from pfedul.base.inputs import single
+from pfedul.base.tensorfile import encode
+from pfedul.base.tensors import load_tensors
+from pfedul.errors import PfedulError
+from pfedul.run.assembly import InitialModel
+from pfedul.run.run import Run
+from pfedul.settings import OWN
+from pfedul.store.folder import absolute, own_errors
+from pfedul.tasks import CLASSIFICATION
+
+TENSORS, MODULE, ONNX = "model.safetensors", "model.py", "model.onnx"
+
+
+def whole_model(run: Run, client: str) -> nn.Module:
+    """What serves this client now, in evaluation mode."""
+    personal = run.personal(client)
+    model = run.bench.build_model()
+    load_tensors(model, run.clusters.of(run.shared, client), personal)
+    return model.eval()
+
+
+def export(run: Run, client: str, into: str | Path, *, onnx: bool = False) -> list[Path]:
+    """Write the client's model into a new folder; returns the files."""
+    folder = absolute(into)
+    _refuse_place(run, folder)
+    if onnx:
+        for module in ("onnx", "onnxscript"):
+            needed(module, "ONNX", "pfedul[onnx]")
+    model = whole_model(run, client)
+    files = {TENSORS: encode(model.state_dict()), MODULE: module_of(run, client).encode()}
+    with own_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    if onnx:
+        _write_onnx(model, _inputs(run, client), folder / ONNX)
+    return [folder / name for name in (*files, *([ONNX] if onnx else []))]
+
+
+def _refuse_place(run: Run, folder: Path) -> None:
+    if folder.is_relative_to(run.store.path):
+        raise PfedulError(
+            f"{folder} is in the run folder, where pfedul keeps order; give a folder elsewhere."
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PfedulError(f"{folder} is there already; give a new folder, or an empty one.")
+
+
+def _inputs(run: Run, client: str) -> Tensor:
+    """Two samples, as the model takes them."""
+    return single(run.bench.data[client].train.batch(torch.arange(2, device="cpu"))[0])
+
+
+# The module that loads it again
+
+
+def module_of(run: Run, client: str) -> str:
+    """The text of a module whose `load` returns the model."""
+    code = _built_in(run) if run.settings.model != OWN else _own(_factory(run))
+    words = {"client": client, "rounds": run.rounds, "tensors": TENSORS}
+    if code is not None:
+        return _TEXT.format(**words, line=f"{code[0]}\n", call=code[1], callable="", given="")
+    given, callable_ = "make: Callable[[], nn.Module]", "from collections.abc import Callable\n"
+    return _TEXT.format(**words, line="", call="make()", callable=callable_, given=given)
+
+
+_TEXT = '''"""The model of client {client} after round {rounds}: `from model import load`."""
+
+{callable}from pathlib import Path
+
+{line}from safetensors.torch import load_file
+from torch import nn
+
+
+def load({given}) -> nn.Module:
+    """The model in evaluation mode."""
+    model = {call}
+    model.load_state_dict(load_file(Path(__file__).with_name("{tensors}")))
+    return model.eval()
+'''
+
+Code = tuple[str, str]
+"""A line that imports something, and the call that makes the model with it."""
+
+
+def _factory(run: Run) -> Any:
+    build = run.bench.build_model
+    return build.factory if isinstance(build, InitialModel) else build
+
+
+def _built_in(run: Run) -> Code:
+    shape, classes = _factory(run).args[:2]
+    words = f"{run.settings.model!r}, {tuple(shape)!r}, {classes!r}"
+    if run.settings.task != CLASSIFICATION.name:
+        words += f", {run.settings.task!r}"
+    return "from pfedul.models import build_model", f"build_model({words})"
+
+
+def _own(factory: Any) -> Code | None:
+    """Own code by its name; None where it has none that another program can import."""
+    function = factory.func if isinstance(factory, partial) else factory
+    module, name = getattr(function, "__module__", "__main__"), getattr(function, "__name__", "")
+    if module == "__main__" or getattr(import_module(module), name, None) is not function:
+        return None
+    words = _arguments(factory) if isinstance(factory, partial) else ""
+    return None if words is None else (f"from {module} import {name}", f"{name}({words})")
+
+
+def _arguments(factory: partial[Any]) -> str | None:
+    """The arguments of a partial function as code; None where they are no plain values."""
+    words = [*map(repr, factory.args), *(f"{k}={v!r}" for k, v in factory.keywords.items())]
+    try:
+        ast.literal_eval(repr([*factory.args, *factory.keywords.values()]))
+    except (ValueError, SyntaxError):
+        return None
+    return ", ".join(words)
+
+
+# ONNX
+
+
+def _write_onnx(model: nn.Module, inputs: Tensor, path: Path) -> None:
+    """With a free number of samples."""
+    how: dict[str, Any] = {"input_names": ["input"], "output_names": ["output"]}
+    how |= {"dynamic_shapes": ({0: "batch"},), "external_data": False, "verbose": False}
+    try:
+        torch.onnx.export(model, (inputs,), path, dynamo=True, **how)
+    except Exception as error:  # the exporter has many kinds, depending on the model
+        raise PfedulError(
+            f"The model cannot be written as ONNX ({_first_line(error)}); leave out --onnx, and "
+            f"use {TENSORS} with {MODULE}."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
