@@ -93,6 +93,15 @@ def test_a_notebook_shows_a_small_table_without_scripts_or_addresses(results, na
     assert len(text) < (30_000 if name == "history" else 6_000)
 
 
+def test_the_page_of_an_audit_and_of_an_outcome_says_why(results):
+    audit, outcome = results["audit"], results["outcome"]
+    assert audit.sentence in Elements(audit._repr_html_()).text
+    page = Elements(outcome._repr_html_()).text
+    assert outcome.audit["verdict"]["sentence"] in page
+    assert outcome.notes
+    assert all(note in page for note in outcome.notes)
+
+
 def test_names_from_data_are_escaped_and_long_ones_cut():
     name = "<script>alert(1)</script>\x1b[2J" + "x" * 5000
     evaluation = Evaluation(3, {name: ClientScore(0.5, 1.0, 10)})

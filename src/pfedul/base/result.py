@@ -28,6 +28,10 @@ class Result:
     def _rows(self) -> Rows:
         raise NotImplementedError
 
+    def _sentences(self) -> Sequence[str]:
+        """What a reader must know besides; not in the one line."""
+        return ()
+
     def _picture(self) -> str:
         """Markup to be shown above the table."""
         return ""
@@ -45,7 +49,9 @@ class Result:
             if value is not None
         )
         head = f"<strong>{_markup(type(self).__name__)}</strong><dl>{facts}</dl>"
-        return f'<div class="pfedul">{_STYLE}{head}{self._picture()}{_table(self._rows())}</div>'
+        words = "".join(f"<p>{_markup(sentence)}</p>" for sentence in self._sentences())
+        rest = f"{words}{self._picture()}{_table(self._rows())}"
+        return f'<div class="pfedul">{_STYLE}{head}{rest}</div>'
 
     def to_frame(self) -> Any:
         """The rows as a data frame of pandas."""
@@ -66,16 +72,18 @@ def _literal(value: Any) -> str:
 def _text(value: Any) -> str:
     """A value in a table.
 
-    >>> _text(0.123456), _text(["ann", "bob"]), _text(True), _text(None)
-    ('0.1235', 'ann, bob', 'yes', '')
+    >>> _text(0.123456), _text(1.0), _text(0.0), _text(0.000123456), _text(123456.7)
+    ('0.123', '1.000', '0', '0.000123', '1.23e+05')
+    >>> _text(["ann", "bob"]), _text(True), _text(None)
+    ('ann, bob', 'yes', '')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return _names([str(item) for item in value])
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}" if 0.001 <= abs(value) < 1000 else f"{value:.3g}"
+    return "" if value is None else str(value)
 
 
 def _names(names: list[str]) -> str:
@@ -123,7 +131,8 @@ _STYLE = (
     ".pfedul dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:0 1rem;"
     "margin:.3rem 0 .6rem}.pfedul dt{opacity:.7;font-weight:400}"
     ".pfedul dd{margin:0;overflow-wrap:anywhere}.pfedul>div{overflow-x:auto}"
-    ".pfedul table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    ".pfedul p{margin:.3rem 0;max-width:46rem}"
+    ".pfedul table{font:inherit;border-collapse:collapse;font-variant-numeric:tabular-nums}"
     ".pfedul th,.pfedul td{text-align:left;vertical-align:top;padding:.15rem 1rem .15rem 0;"
     "border-bottom:1px solid #8886}.pfedul th.n,.pfedul td.n{text-align:right}"
     ".pfedul svg{max-width:100%;height:auto}</style>"

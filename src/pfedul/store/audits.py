@@ -80,6 +80,9 @@ class Audit(Result):
             "tests": len(self.tests),
         }
 
+    def _sentences(self) -> list[str]:
+        return [self.sentence, *(f"Needed: {need}" for need in self.needed)]
+
     def _rows(self) -> list[dict[str, Any]]:
         return [_test_row(test) for test in self.tests]
 

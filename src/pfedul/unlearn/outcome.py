@@ -125,6 +125,10 @@ class Outcome(Result):
             "notes": len(self.notes),
         }
 
+    def _sentences(self) -> list[str]:
+        found = [] if self.audit is None else [self.audit["verdict"]["sentence"]]
+        return [*found, *(f"Note: {note}." for note in self.notes)]
+
     def _rows(self) -> list[dict[str, Any]]:
         pairs = ((client, self.before[client], self.after[client]) for client in self.before)
         return [

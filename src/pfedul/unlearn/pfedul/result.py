@@ -143,14 +143,17 @@ class Plan(Result):
         facts = {"targets": list(self.targets), "chosen": chosen, "layers": len(self.layers)}
         return {**facts, "threshold": threshold, "correction": self.options.correction}
 
+    def _sentences(self) -> list[str]:
+        return [f"Note: {note}." for note in self.notes]
+
     def _rows(self) -> list[dict[str, Any]]:
         return [{**asdict(layer), "tensors": len(layer.tensors)} for layer in self.layers]
 
     def __str__(self) -> str:
         title = f"Plan to forget {', '.join(self.targets)} with {self.options.correction}"
         rows = [_HEADINGS, *(self._row(layer) for layer in self.layers)]
-        notes = [f"Note: {note}." for note in self.notes]
-        return "\n".join([title, *_aligned(rows), f"threshold {self.threshold:.4g}", *notes])
+        threshold = f"threshold {self.threshold:.4g}"
+        return "\n".join([title, *_aligned(rows), threshold, *self._sentences()])
 
     def _row(self, layer: LayerPlan) -> tuple[str, ...]:
         largest = max(row.score for row in self.layers) or 1.0
