@@ -40,7 +40,8 @@ class Bar(Callback):
     def on_stage(self, stage: str, done: int, of: int, now: str = "") -> None:
         new = stage not in self._tasks
         self._show(stage, stage, done, of, now)
-        self._log(f"{stage} {done}/{of}  {now}".rstrip(), always=new)
+        words = f"{stage} ..." if new else f"{stage} {done}/{of}  {now}".rstrip()
+        self._log(words, always=new)
 
     def _show(self, name: str, words: str, done: int, of: int, now: str) -> None:
         self._bar.start()

@@ -140,9 +140,8 @@ class Store:
             else:
                 target.unlink(missing_ok=True)
         touched = {*folders, *(place.parent for place in folders)}
-        # The deepest first: it may leave the one above it empty.
         for place in sorted(touched, key=lambda place: -len(place.parts)):
-            folder.sync_or_remove(place, self.path)
+            folder.sync_or_remove(place, self.path)  # may leave the one above it empty
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
@@ -157,9 +156,8 @@ class Store:
                 f"{sentence} The run was changed by something else; restore it from a backup, or "
                 f"see 'pfedul verify {self.path}'."
             )
-        for name, sha256 in self.ledger.pairs(
-            "SELECT path, sha256 FROM files ORDER BY path"
-        ).items():
+        files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
+        for name, sha256 in files.items():
             file = self.locate(name)
             if not file.is_file():
                 raise PfedulError(f"The file {file} is missing; restore it from a backup.")
@@ -302,8 +300,8 @@ class Store:
             self._forget_removals(moves)
             self._publishing = False
             self._begin_batch()
-            seconds = time.perf_counter() - started
-            self._last_commit = insert("commits", number=self._number, seconds=seconds)
+            spent = time.perf_counter() - started
+            self._last_commit = insert("commits", number=self._number, seconds=spent)
             self._number += 1
 
     def _begin_batch(self) -> None:
@@ -339,7 +337,7 @@ class Store:
         return self._number - 1
 
     def close(self) -> None:
-        """Release the folder; what was not committed is lost."""
+        """Release the folder; what was not committed is lost. A second call does nothing."""
         if self.ledger.closed:
             return
         if self._last_commit is not None:
