@@ -59,7 +59,9 @@ _BEFORE_A_RUN = {
 }
 """A deployment, and leftovers of a process that was killed while it moved a new run next to it."""
 
-_HOLDS_A_RUN = "{} already holds a run; continue that, or give another path."
+_HOLDS_A_RUN = (
+    "{} already holds a run; continue that (in Python with Federation.open), or give another path."
+)
 
 _NOT_EMPTY = "{} is not empty and not a run; give another path."
 
