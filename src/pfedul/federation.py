@@ -73,7 +73,8 @@ class Federation(Run, Result):
 
         `data` names a dataset, or is `{client: (train, test)}` with a pair of arrays
         (inputs, labels) or a map-style Dataset for each part. `model` names a model,
-        or is a function without arguments that returns an `nn.Module`. The other
+        or is a function without arguments that returns an `nn.Module`. Both may also name a
+        function, `package.module:function:key=value` (docs/own-code.md). The other
         settings are those of `pfedul train`: `personalization="ditto"`, `lr=0.05`, ...
         """
         values = with_records_of_methods(settings)
@@ -84,14 +85,15 @@ class Federation(Run, Result):
         cls,
         run: str | Path,
         *,
-        data: OwnData | None = None,
-        model: ModelFactory | None = None,
+        data: str | OwnData | None = None,
+        model: str | ModelFactory | None = None,
         read_only: bool = False,
         **later: Unpack[LaterKeywords],
     ) -> Self:
         """An existing federation, at its last whole round.
 
-        Data and model that were given in Python are given again. `later` holds
+        Data and model that were given in Python are given again, or functions named that
+        make them; those that the run itself names need not be. `later` holds
         settings that may change: `engine`, `workers`, `checkpoint_every`, ... With `read_only`
         nothing in the folder is changed, and another process may be at work on it: to evaluate,
         or to look at plans and scores.

@@ -45,7 +45,11 @@ HEADER = "# A pfedul federation. Run it again: pfedul train NEW-RUN --config THI
 class Settings:
     """Everything that decides the result of a run, and a few settings of how it is executed."""
 
-    data: str = option("digits", "Data set; see 'pfedul datasets'.", registry=DATASETS)
+    data: str = option(
+        "digits",
+        "Data set ('pfedul datasets'), or a function of your own: package.module:function.",
+        registry=DATASETS,
+    )
     data_root: str | None = option(
         None, "Folder with the data files; else the environment variable PFEDUL_DATA.", later=True
     )
@@ -76,7 +80,11 @@ class Settings:
     task: str = option(
         "classification", "What is learned; see 'pfedul tasks'.", registry=TASKS, newer=True
     )
-    model: str = option("cnn", "Model, with its options.", registry=MODELS)
+    model: str = option(
+        "cnn",
+        "Model ('pfedul models'), or a function of your own: package.module:function.",
+        registry=MODELS,
+    )
     head: str | None = option(
         None, "Name of the model's head, where the model does not declare it."
     )

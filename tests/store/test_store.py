@@ -413,7 +413,7 @@ def test_other_data_or_another_model_are_refused(start, tmp_path):
         reopen_with(run, data=client_data(train=27))
     with pytest.raises(PfedulError, match="model is not the one"):
         reopen_with(run, model=lambda: torch.nn.Sequential(torch.nn.Linear(4, 3)))
-    with pytest.raises(PfedulError, match="open it there, with Federation"):
+    with pytest.raises(PfedulError, match="data of your own; give them again"):
         reopen_with(run, data=None)
     reopen(run).close()
 

@@ -42,6 +42,12 @@ def operator_key() -> Ed25519PrivateKey:
     return read_key(file)
 
 
+def own_public_key() -> str | None:
+    """The public half of the key that signs; None if there is no key yet."""
+    file = chosen_key_file()
+    return public_hex(read_key(file)) if file.is_file() else None
+
+
 def make_key(path: Path) -> Ed25519PrivateKey:
     """The key in this file, which is made if it is not there."""
     try:

@@ -5,11 +5,13 @@ the command line, in TOML and in Python alike. A value without a key belongs to 
 `dirichlet:0.5` is `dirichlet:alpha=0.5`. Lists are joined by plus signs: `classes=0+1`.
 
 Other packages add entries through entry points (`group` of a registry), notebooks and
-tests by `Registry.register`.
+tests by `Registry.register`. In the place of a data set or a model a user may name a function,
+`package.module:function:key=value`; here that is text only, base/code.py imports it.
 """
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 import warnings
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pfedul.base.options import broken_limit
@@ -57,16 +60,50 @@ def restore_entries(entries: Mapping[str, Mapping[str, Any]]) -> None:
         _REGISTERED.setdefault(kind, {}).update(of_kind)
 
 
+_NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_CODE = re.compile(rf"\s*({_NAME}):({_NAME})\s*(?::(.*))?")
+
+
+@dataclass(frozen=True)
+class CodeName:
+    """A function of the user's own as it is written: `module:function:options`."""
+
+    module: str
+    function: str
+    options: str = ""
+
+    def __str__(self) -> str:
+        return ":".join(part for part in (self.module, self.function, self.options) if part)
+
+
+def code_name(text: str) -> CodeName | None:
+    """The parts of a function's name; None if the text is not of that form.
+
+    >>> str(code_name("nets.small:build: width = 8, deep"))
+    'nets.small:build:width=8,deep'
+    """
+    match = _CODE.fullmatch(text)
+    if match is None:
+        return None
+    module, function, options = match.groups(default="")
+    items = ("=".join(part.strip() for part in item.split("=", 1)) for item in options.split(","))
+    return CodeName(module, function, ",".join(filter(None, items)))
+
+
 class Registry(Generic[EntryT]):
     """The known choices of one kind, in the order in which they are listed to users.
 
     Entry points in `group` are loaded when an unknown name is looked up or the choices are
-    listed. One that fails gives a warning and leaves the other choices as they are.
+    listed. One that fails gives a warning and leaves the other choices as they are. `code`: a
+    function of the user's own may stand in the place of an entry.
     """
 
-    def __init__(self, kind: str, *entries: EntryT, group: str | None = None) -> None:
+    def __init__(
+        self, kind: str, *entries: EntryT, group: str | None = None, code: bool = False
+    ) -> None:
         self.kind = kind
         self.group = group
+        self.code = code
         self._built_in = {entry.name: entry for entry in entries}
         self._plugins: dict[str, EntryT] | None = None
         self._broken: dict[str, str] = {}
@@ -132,8 +169,15 @@ class Registry(Generic[EntryT]):
 
     def canonical(self, text: str) -> str:
         """`text` with every option written out, so equal choices compare equal."""
+        if own := self.own_code(text):
+            return str(own)
         entry, options = self.parse(text)
         return write(entry.name, options)
+
+    def own_code(self, text: str) -> CodeName | None:
+        """The function of the user's own that `text` names, if it names no entry; not imported."""
+        name = code_name(text) if self.code else None
+        return None if name is None or name.module in self._known() else name
 
 
 class FreeName:
@@ -172,7 +216,13 @@ def write(name: str, options: Any) -> str:
 
 
 def _parse_options(owner: str, options: type[Any], text: str) -> Any:
-    known = typing.get_type_hints(options)
+    return make_options(
+        owner, options, **given_options(owner, typing.get_type_hints(options), text)
+    )
+
+
+def given_options(owner: str, known: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """The options that are written in `text`, converted to their `known` types."""
     given: dict[str, Any] = {}
     for position, item in enumerate(part for part in text.split(",") if part.strip()):
         key, value = _key_and_value(item, position, known)
@@ -182,7 +232,7 @@ def _parse_options(owner: str, options: type[Any], text: str) -> Any:
             can = f"it takes: {', '.join(known)}" if known else "it takes no options"
             raise PfedulError(f"The {owner} has no option '{key}'; {can}.")
         given[key] = _convert(owner, key, value, known[key])
-    return make_options(owner, options, **given)
+    return given
 
 
 def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -197,8 +247,8 @@ def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[
 
 
 def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
-    kind = _plain_type(wanted)
-    convert = _CONVERTERS[kind]
+    kind = plain_type(wanted)
+    convert = CONVERTERS[kind]
     try:
         return convert(value)
     except (ValueError, KeyError):
@@ -206,9 +256,9 @@ def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
         raise PfedulError(f"Option '{key}' of the {owner} takes {words}, not '{value}'.") from None
 
 
-def _plain_type(wanted: Any) -> type:
+def plain_type(wanted: Any) -> type:
     """The type to convert to: `int` for `int | None`, `tuple` for `tuple[int, ...]`."""
-    if isinstance(wanted, types.UnionType):
+    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
         wanted = next(kind for kind in typing.get_args(wanted) if kind is not type(None))
     plain: type = typing.get_origin(wanted) or wanted
     return plain
@@ -217,12 +267,13 @@ def _plain_type(wanted: Any) -> type:
 _BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _KINDS: dict[type, str] = {tuple: "whole numbers joined by +", bool: "yes or no"}
-_CONVERTERS: dict[type, Any] = {
+CONVERTERS: dict[type, Any] = {
     int: int,
     float: float,
     str: str,
     bool: lambda text: _BOOLS[text.lower()],
     tuple: lambda text: tuple(int(part) for part in text.split("+")),
+    Path: Path,
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pfedul.callbacks import Bar
 from pfedul.cli.evidence import refuse_nodes
-from pfedul.cli.parts import Output, client_options, command, data_root_option, opened
+from pfedul.cli.parts import Output, client_options, command, opened, opens
 
 
 @command("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
@@ -41,7 +42,7 @@ from pfedul.cli.parts import Output, client_options, command, data_root_option, 
 @click.option(
     "--save", type=click.Path(path_type=Path), help="Also write page, picture and JSON here."
 )
-@data_root_option
+@opens
 def compare(
     run: Path,
     clients: tuple[str, ...],
@@ -51,7 +52,7 @@ def compare(
     workers: int | None,
     in_turn: bool,
     save: Path | None,
-    data_root: str | None,
+    places: dict[str, Any],
 ) -> Output:
     """Forget clients with many methods, each in a branch of RUN, and audit them side by side.
 
@@ -64,7 +65,7 @@ def compare(
     from pfedul.terminal.compare import print_comparison
 
     refuse_nodes(run)
-    with opened(run, data_root) as federation:
+    with opened(run, places) as federation:
         if save is not None:
             check_writable(save)
         result = federation.compare(

@@ -73,7 +73,7 @@ def refuse_nodes(run: Path) -> None:
     help="Exit with 1 unless the verdict is at least this; no-leak: forgotten, or nothing "
     "measurable to forget.",
 )
-@parts.data_root_option
+@parts.opens
 def rehearse(
     run: Path,
     clients: tuple[str, ...],
@@ -82,7 +82,7 @@ def rehearse(
     oracles: int | None,
     oracles_at: Path | None,
     require: str | None,
-    data_root: str | None,
+    places: dict[str, Any],
     **options: Any,
 ) -> Output:
     """Forget clients on a sealed copy of RUN and audit that in full; RUN itself stays as it is.
@@ -97,7 +97,7 @@ def rehearse(
     from pfedul.audit.rehearsal import rehearse as run_rehearsal
 
     refuse_nodes(run)
-    with parts.opened(run, data_root) as federation:
+    with parts.opened(run, places) as federation:
         _keep_oracles(run, oracles_at)
         forget_options = ForgetOptions(**parts.given(options))
         rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
@@ -124,7 +124,7 @@ def rehearse(
 @_level([level for level in LEVELS.values() if level.oracles], "default: standard")
 @_oracles
 @_oracles_at
-@parts.data_root_option
+@parts.opens
 def audit(
     run: Path,
     target_data: tuple[str, ...],
@@ -132,7 +132,7 @@ def audit(
     level: str | None,
     oracles: int | None,
     oracles_at: Path | None,
-    data_root: str | None,
+    places: dict[str, Any],
 ) -> Output:
     """Audit a removal after the fact, with what is left and with samples that you bring.
 
@@ -143,7 +143,7 @@ def audit(
     from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
 
     refuse_nodes(run)
-    with parts.opened(run, data_root) as federation:
+    with parts.opened(run, places) as federation:
         _keep_oracles(run, oracles_at)
         removal = honoured_request(federation, request)
         if not target_data:

@@ -37,14 +37,14 @@ from pfedul.unlearn.options import ForgetOptions
 @click.option("--all", "every", is_flag=True, help="Every client's scores as a heat map.")
 @click.option("--exact", is_flag=True, help="Compare with the exact Fisher; reads clients' data.")
 @click.option("--save", type=click.Path(path_type=Path), help="Save the picture as FILE.png.")
-@parts.data_root_option
+@parts.opens
 def inspect(
     run: Path,
     clients: tuple[str, ...],
     every: bool,
     exact: bool,
     save: Path | None,
-    data_root: str | None,
+    places: dict[str, Any],
     **options: Any,
 ) -> Output:
     """Show the plan for forgetting clients; nothing is touched.
@@ -54,7 +54,7 @@ def inspect(
     """
     if every == bool(clients):
         raise PfedulError("Give either --client ID or --all.")
-    with parts.opened(run, data_root, read_only=True) as federation:
+    with parts.opened(run, places, read_only=True) as federation:
         if every:
             return _inspect_all(federation, save)
         return _inspect_targets(federation, clients, parts.given(options), exact=exact, save=save)
@@ -112,7 +112,7 @@ def _agreement(exact: list[float], recorded: list[float]) -> float | None:
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
 @click.option("--no-audit", is_flag=True, help="Do not measure what was forgotten.")
-@parts.data_root_option
+@parts.opens
 def forget(
     run: Path,
     clients: tuple[str, ...],
@@ -120,7 +120,7 @@ def forget(
     dry_run: bool,
     yes: bool,
     no_audit: bool,
-    data_root: str | None,
+    places: dict[str, Any],
     by: str | None,
     ground: str | None,
     due: str | None,
@@ -132,7 +132,7 @@ def forget(
     measured on the clients' samples, before they are erased. Interrupted, it is finished by
     calling it again. Called once more after that, it shows the outcome and changes nothing.
     """
-    with parts.opened(run, data_root) as federation:
+    with parts.opened(run, places) as federation:
         if dry_run:
             return _dry_run(federation, clients, away, parts.given(options))
         done = already_done(federation.store.ledger, clients, federation.clients)
@@ -202,10 +202,10 @@ def _confirm(federation: Federation, clients: tuple[str, ...], yes: bool) -> Non
 
 
 @command("pfedul recalibrate runs/digits")
-@parts.data_root_option
-def recalibrate(run: Path, data_root: str | None) -> Output:
+@parts.opens
+def recalibrate(run: Path, places: dict[str, Any]) -> Output:
     """Let clients recalibrate that were away when another was forgotten."""
-    with parts.opened(run, data_root) as federation, waiting("Recalibrating"):
+    with parts.opened(run, places) as federation, waiting("Recalibrating"):
         done = federation.recalibrate()
     text = f"Recalibrated: {', '.join(done) or 'nobody; all have done so'}."
     return Output({"recalibrated": done}, lambda: line(text))
@@ -214,10 +214,10 @@ def recalibrate(run: Path, data_root: str | None) -> Output:
 @command("pfedul admit runs/digits --client client-03 --again")
 @click.option("--client", required=True, metavar="ID", help="Who joins; its data must be known.")
 @click.option("--again", is_flag=True, help="Admit a forgotten client as a new one.")
-@parts.data_root_option
-def admit(run: Path, client: str, again: bool, data_root: str | None) -> Output:
+@parts.opens
+def admit(run: Path, client: str, again: bool, places: dict[str, Any]) -> Output:
     """Let a client join from the next round on, as a new one."""
-    with parts.opened(run, data_root) as federation:
+    with parts.opened(run, places) as federation:
         federation.admit(client, again=again)
         rounds = federation.rounds
     text = f"Admitted {client}; it takes part from round {rounds + 1} on."

@@ -32,6 +32,11 @@ away_options = click.option(
 data_root_option = click.option(
     "--data-root", help="Folder with the data files, if they have moved."
 )
+_opening_options = (
+    data_root_option,
+    click.option("--data", help="Data of your own, if RUN does not say it, or is not yours."),
+    click.option("--model", help="The same for a model: package.module:function."),
+)
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,22 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def opened(run: Path, data_root: str | None, *, read_only: bool = False) -> Federation:
-    """Open the federation of a run, with its data."""
-    later: dict[str, Any] = {} if data_root is None else {"data_root": data_root}
+def opens(function: Function) -> Function:
+    """Options of a command that opens RUN; it gets those that were given as `places`."""
+
+    @wraps(function)
+    def with_places(
+        data_root: str | None, data: str | None, model: str | None, **options: Any
+    ) -> Output:
+        places = given({"data_root": data_root, "data": data, "model": model})
+        return function(places=places, **options)
+
+    for option in reversed(_opening_options):
+        with_places = option(with_places)
+    return with_places
+
+
+def opened(run: Path, places: dict[str, Any], *, read_only: bool = False) -> Federation:
+    """Open the federation of a run, with its data and its model."""
     with waiting("Opening the run"):
-        return Federation.open(run, read_only=read_only, **later)
+        return Federation.open(run, read_only=read_only, **places)

@@ -13,7 +13,8 @@ from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command
 from pfedul.experiments.scales import preset, preset_names
 from pfedul.federation import Federation
-from pfedul.settings import Settings, changeable, from_mapping, merge, read_settings, read_toml
+from pfedul.run.owncode import CODE, refuse_code_of_run
+from pfedul.settings import OWN, Settings, changeable, from_mapping, merge, read_settings, read_toml
 from pfedul.status import read_status
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal.console import waiting
@@ -35,9 +36,10 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     written to RUN/federation.toml. Called again on the same RUN it continues to
     --rounds; an option that conflicts with the run is refused.
     """
-    values = (_configuration(config) if config else {}) | parts.given(options)
+    named = parts.given(options)
+    values = (_configuration(config, named) if config else {}) | named
     settings = with_records_of_methods(values)
-    with _open_or_create(run, settings, config) as federation:
+    with _open_or_create(run, settings, config, named) as federation:
         before = federation.rounds
         try:
             federation.train(settings.get("rounds"), [Bar()])
@@ -47,21 +49,27 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     return Output(result, lambda: print_trained(result, before))
 
 
-def _configuration(config: Path) -> dict[str, Any]:
+def _configuration(config: Path, named: dict[str, Any]) -> dict[str, Any]:
     """The values of a file, or of a preset where there is no such file."""
     if not config.exists() and str(config) in preset_names():
         return preset(str(config))
-    return read_toml(config)
+    values = read_toml(config)
+    refuse_code_of_run(config, values, named)
+    return values
 
 
-def _open_or_create(run: Path, given_settings: dict[str, Any], config: Path | None) -> Federation:
+def _open_or_create(
+    run: Path, given_settings: dict[str, Any], config: Path | None, named: dict[str, Any]
+) -> Federation:
+    """`named`: what the command line itself says, which may confirm code that RUN names."""
     settings = from_mapping(given_settings, str(config or "the command line"))
     if (run / LEDGER_FILE).is_file():
-        merge(read_settings(run), given_settings)
+        stored, code = read_settings(run), {key: named[key] for key in CODE if key in named}
+        merge(stored, {k: v for k, v in given_settings.items() if getattr(stored, k) != OWN})
         changes = changeable(given_settings)
         changes.pop("rounds", None)
         with waiting("Opening the run"):
-            return Federation.open(run, **changes)
+            return Federation.open(run, **code, **changes)
     with waiting(f"Loading {settings.data}"):
         federation = Federation.create(run, **given_settings)
     for warning in federation.warnings:
@@ -86,12 +94,12 @@ def status(run: Path) -> Output:
 
 
 @command("pfedul evaluate runs/digits --json", looks=True)
-@parts.data_root_option
-def evaluate(run: Path, data_root: str | None) -> Output:
+@parts.opens
+def evaluate(run: Path, places: dict[str, Any]) -> Output:
     """Measure each client's personal model on the client's own test samples.
 
     It only reads, so it may be called while RUN is being trained, and on a read-only copy.
     """
-    with parts.opened(run, data_root, read_only=True) as federation, waiting("Evaluating"):
+    with parts.opened(run, places, read_only=True) as federation, waiting("Evaluating"):
         evaluation = federation.evaluate()
     return Output(evaluation.as_json(), lambda: print_evaluation(evaluation))

@@ -35,6 +35,10 @@ def own_clients(
     Classes are numbered from 0; there are as many as the largest label says. Inputs that are
     bytes are images, divided by 255, or tokens: see `tensor_samples`.
     """
+    if not isinstance(mapping, Mapping):
+        raise PfedulError(
+            f"Own data must be {{client: (train, test)}}, not {type(mapping).__name__}."
+        )
     if not mapping:
         raise PfedulError("There are no clients; give at least one as {name: (train, test)}.")
     check_ids(mapping)

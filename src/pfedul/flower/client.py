@@ -27,6 +27,7 @@ from pfedul.flower.signing import RECEIPT, read_node_key, signed
 from pfedul.protocol import Reply, Workbench, split_extra
 from pfedul.run.assembly import assemble, input_shape, load_data, own_data
 from pfedul.run.layouts import check_same_tensors
+from pfedul.run.owncode import code_in
 from pfedul.settings import OWN, Settings
 from pfedul.store.tables import member_of
 from pfedul.unlearn.methods import client_work
@@ -157,7 +158,7 @@ def _model_and_data(
     if load is not None:
         model, train, test = load(node)
         return model, own_data(settings, {node.client: (train, test)})
-    if OWN in {settings.data, settings.model}:
+    if OWN in {settings.data, settings.model} or code_in(asdict(settings)):
         raise PfedulError("this federation is one of own models or data: use client_app(load=...)")
     root = node.config.get("data-root")
     data = load_data(replace(settings, data_root=None if root is None else str(root)), None)

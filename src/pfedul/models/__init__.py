@@ -23,7 +23,7 @@ from pfedul.tasks import CLASSIFICATION, LearningTask, task_of
 __all__ = ["MODELS", "ModelKind", "build_model", "model_factory", "resnet18"]
 
 MODELS: Registry[ModelKind] = Registry(
-    "model", RESNET18, CNN, MLP, TRANSFORMER, group="pfedul.models"
+    "model", RESNET18, CNN, MLP, TRANSFORMER, group="pfedul.models", code=True
 )
 
 

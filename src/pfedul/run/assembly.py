@@ -14,6 +14,7 @@ from pfedul.base.device import device_of
 from pfedul.base.inputs import Inputs, answer, named_tensors, shape_of
 from pfedul.base.randomness import random_stream
 from pfedul.data import (
+    DATASETS,
     ClientData,
     FederatedData,
     load_clients,
@@ -23,7 +24,7 @@ from pfedul.data import (
 )
 from pfedul.data.samples import TensorSamples, batch_of
 from pfedul.errors import PfedulError
-from pfedul.models import model_factory
+from pfedul.models import MODELS, model_factory
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.augmentation import fits
 from pfedul.protocol import Workbench
@@ -41,13 +42,13 @@ OwnData = Mapping[str, Any]
 
 def load_data(settings: Settings, own: OwnData | None) -> FederatedData:
     """The clients' data: the user's own, or what the settings name."""
-    if settings.data == OWN:
-        if own is None:
-            raise PfedulError(
-                "This run was made with data given in Python; open it there, with "
-                "Federation.open(run, data=...)."
-            )
+    if own is not None:
         return own_data(settings, own)
+    if settings.data == OWN or DATASETS.own_code(settings.data):
+        raise PfedulError(
+            "This run has data of your own; give them again: data=... in Python, or the function "
+            "that returns them, --data package.module:function."
+        )
     root = None if settings.data_root is None else Path(settings.data_root)
     loaded = load_clients(
         settings.data,
@@ -194,13 +195,13 @@ def reseeded(bench: Workbench, seed: int, clients: Collection[str]) -> Workbench
 def _model_factory(
     settings: Settings, shape: tuple[int, ...], classes: int, own: ModelFactory | None
 ) -> ModelFactory:
-    if settings.model != OWN:
-        return model_factory(settings.model, shape, classes, settings.training.task)
-    if own is None:
+    if own is None and (settings.model == OWN or MODELS.own_code(settings.model)):
         raise PfedulError(
-            "This run was made with a model given in Python; open it there, with "
-            "Federation.open(run, model=...)."
+            "This run has a model of your own; give it again: model=... in Python, or the function "
+            "that makes it, --model package.module:function."
         )
+    if own is None:
+        return model_factory(settings.model, shape, classes, settings.training.task)
     if isinstance(own, nn.Module):
         raise PfedulError(
             "Give a function that makes the model, such as model=lambda: Net(), not a model: "

@@ -14,6 +14,13 @@ from pfedul.errors import PfedulError
 from pfedul.protocol import ClientWork, Workbench
 from pfedul.run.assembly import ModelFactory, OwnData, assemble, check_clients, load_data
 from pfedul.run.layouts import check_files
+from pfedul.run.owncode import (
+    code_to_confirm,
+    named_again,
+    newly_confirmed,
+    own_parts,
+    refuse_unconfirmed,
+)
 from pfedul.run.run import Run
 from pfedul.settings import (
     Settings,
@@ -47,10 +54,9 @@ def create_run(
     """A new run in the folder `run`; see `Federation.create`."""
     path = absolute(run)
     refuse_unusable(path)
-    own_data = None if isinstance(data, str) else data
-    own_model = None if isinstance(model, str) else model
     names = {"data": named(data), "model": named(model)}
     chosen = from_mapping({**names, **settings}, "Federation.create")
+    own_data, own_model = own_parts(chosen, {"data": data, "model": model}, path)
     loaded = load_data(chosen, own_data)
     bench = replace(assemble(chosen, loaded, own_model), work=work)
     check_clients(chosen, bench.data)
@@ -63,16 +69,18 @@ def create_run(
 def open_run(
     kind: type[RunT],
     run: str | Path,
-    data: OwnData | None,
-    model: ModelFactory | None,
+    data: str | OwnData | None,
+    model: str | ModelFactory | None,
     later: dict[str, Any],
     work: Work,
     *,
     read_only: bool = False,
 ) -> RunT:
     """An existing run at its last whole round; see `Federation.open`."""
-    path = absolute(run)
+    path, given = absolute(run), {"data": data, "model": model}
     require_run(path)
+    names = named_again(read_settings(path), given)
+    later = {**later, **names}
     merge(read_settings(path), later)  # refuses what cannot change, before anything is locked
     store = (ReadOnlyStore if read_only else Store).open(path)
     try:
@@ -80,11 +88,13 @@ def open_run(
         stored = read_settings(path)  # opening may have finished what a killed process wrote
         settings = merge(stored, later)
         check_same_settings(store, stored)
-        loaded = load_data(settings, data)
-        bench = replace(assemble(settings, loaded, model), work=work)
+        refuse_unconfirmed(path, code_to_confirm(store.ledger, settings, given))
+        own_data, own_model = own_parts(settings, given, path)
+        loaded = load_data(settings, own_data)
+        bench = replace(assemble(settings, loaded, own_model), work=work)
         check_same_federation(store, bench, Clusters(settings.clusters))
         if not read_only:
-            store.sign_settings()
+            store.sign_settings(confirmed=newly_confirmed(store.ledger, settings, names))
             if settings != stored:
                 store.write_settings(write_toml(settings))
         return kind(store, settings, bench, loaded.warnings)

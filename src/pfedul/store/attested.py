@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pfedul.base.keys import fingerprint
 from pfedul.store.chain import (
+    CREATED,
     FILE_DIGEST,
     SETTINGS,
     SETTINGS_ROW,
@@ -79,9 +80,23 @@ def _words(about: str) -> str:
 
 def signed_settings(ledger: Ledger) -> str | None:
     """The SHA-256 of the configuration file that was signed last; None before the first."""
+    entry = _newest_of_settings(ledger)
+    return None if entry is None else entry.facts.get(FILE_DIGEST)
+
+
+def signer_of_settings(ledger: Ledger) -> str | None:
+    """The public key of whoever made the settings what they are; None if that is not known.
+
+    An upgrade signs what it finds, and says nothing of who made it.
+    """
+    entry = _newest_of_settings(ledger)
+    made = entry is not None and entry.kind in {CREATED, SETTINGS} and has_signature(entry)
+    return entry.public_key if entry is not None and made else None
+
+
+def _newest_of_settings(ledger: Ledger) -> Entry | None:
     about = Attestation(SETTINGS, *SETTINGS_ROW).about
-    entries = [entry for entry in read_chain(ledger) if entry.about == about]
-    return entries[-1].facts.get(FILE_DIGEST) if entries else None
+    return next((entry for entry in reversed(read_chain(ledger)) if entry.about == about), None)
 
 
 def differences_from_chain(ledger: Ledger) -> list[str]:

@@ -236,10 +236,10 @@ class Store:
                     os.replace(draft, self.path / SETTINGS_FILE)
                 draft.unlink(missing_ok=True)
 
-    def sign_settings(self) -> None:
-        """Sign a configuration in which somebody has changed what may be changed."""
+    def sign_settings(self, *, confirmed: bool = False) -> None:
+        """Sign a configuration that somebody has changed, or that the user has just confirmed."""
         data = inside(self.path, SETTINGS_FILE).read_bytes()
-        if digest(data) != signed_settings(self.ledger):
+        if confirmed or digest(data) != signed_settings(self.ledger):
             self.ledger.write([settings_entry(data)])
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit

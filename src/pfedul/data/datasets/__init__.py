@@ -15,4 +15,5 @@ DATASETS: Registry[DatasetKind] = Registry(
     "data set",
     *(DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, SENTENCES, NPZ),
     group="pfedul.datasets",
+    code=True,
 )

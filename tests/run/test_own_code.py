@@ -1,0 +1,186 @@
+"""Data and models that are named `module:function`: what is imported, what they may return."""
+
+import json
+
+import pytest
+from torch import nn
+
+from helpers.commands import refuse, succeed
+from helpers.forgetting_kill import copied
+from helpers.own_code import CODE, QUICK, working_in, write_module
+from helpers.toys import QUICK as SETTINGS
+from pfedul import Federation
+from pfedul.base.code import own_function
+from pfedul.base.registry import code_name
+from pfedul.errors import PfedulError
+from pfedul.models import MODELS
+from pfedul.settings import Settings, read_settings
+
+WORKER = ("--engine", "processes", "--workers", "1")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a module, and a run that names it."""
+    folder = tmp_path_factory.mktemp("own")
+    write_module(folder)
+    with working_in(folder):
+        succeed("train", "run", *CODE, *QUICK, "--random-split", *WORKER)
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path):
+    """The same, as the folder in which commands are called."""
+    write_module(tmp_path)
+    copied(made / "run", tmp_path / "run")
+    with working_in(tmp_path):
+        yield tmp_path
+
+
+def test_the_names_are_in_the_configuration(made):
+    settings = read_settings(made / "run")
+    assert (settings.data, settings.model) == (CODE[1], "wards:network:hidden=6,deep")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "run", "--rounds", "2"),
+        ("train", "run", "--rounds", "2", *CODE),
+        ("evaluate", "run"),
+        ("inspect", "run", "--client", "c1"),
+        ("rehearse", "run", "--client", "c1"),
+        ("forget", "run", "--client", "c1", "--yes"),
+        ("recalibrate", "run"),
+    ],
+    ids=lambda words: " ".join(words[::2]),
+)
+@pytest.mark.usefixtures("here")
+def test_commands_need_no_names_again(words):
+    succeed(*words)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_comparison_works_in_processes_of_its_own():
+    document = json.loads(
+        succeed(
+            *("compare", "run", "--client", "c1", "--methods", "none"),
+            *("--oracles", "2", "--workers", "1", "--json"),
+        )
+    )
+    assert [cell["failure"] for cell in document["cells"] if cell["asked"]] == [None]
+
+
+@pytest.mark.usefixtures("here")
+def test_python_takes_the_same_names():
+    own = {"data": "wards:clients", "model": "wards:Small:hidden=7"}
+    with Federation.create("other", **own, **{**SETTINGS, "rounds": 1}) as federation:
+        federation.train()
+    with Federation.open("other") as federation:
+        assert federation.shared["0.weight"].shape == (7, 4)
+    with pytest.raises(PfedulError, match="not the one that this run was made with"):
+        Federation.open("other", model=lambda: nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 3)))
+
+
+def test_a_run_of_objects_from_python_opens_in_the_shell(here):
+    wards = own_function("model", code_name(CODE[3]), here / "run")
+    data = own_function("data set", code_name(CODE[1]), here / "run")()
+    Federation.create("notebook", data=data, model=wards, **SETTINGS).close()
+    assert "data of your own" in refuse("train", "notebook", "--rounds", "1")
+    succeed("train", "notebook", "--rounds", "1", *CODE)
+    succeed("evaluate", "notebook", *CODE)
+    assert read_settings(here / "notebook").model == "own"
+    other = ("--data", "wards:clients:shift=2", *CODE[2:])
+    assert "not those that this run was made with" in refuse("evaluate", "notebook", *other)
+
+
+@pytest.mark.usefixtures("here")
+def test_other_names_are_refused():
+    assert "cannot become wards:Small" in refuse("evaluate", "run", "--model", "wards:Small")
+    assert "cannot become wards:Small" in refuse("train", "run", "--model", "wards:Small")
+
+
+def test_what_shows_a_run_needs_no_code(here):
+    (here / "wards.py").unlink()
+    (here / "imported").unlink(missing_ok=True)
+    for command in ("status", "verify"):
+        succeed(command, "run")
+    assert "No module named 'wards'" in refuse("evaluate", "run")
+
+
+def test_a_configuration_file_names_code(here):
+    (here / "mine.toml").write_text('data = "wards:clients"\nmodel = "wards:Small"\nrounds = 0')
+    succeed("train", "again", "--config", "mine.toml", "--engine", "inline")
+
+
+TRAIN = ("train", "new", *QUICK)
+DATA, MODEL = ("--data", "wards:clients"), ("--model", "wards:Small")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((*DATA, "--model", "wardz:f"), "No module named 'wardz'); it is looked for in the curr"),
+        ((*DATA, "--model", "wards.nets:f"), "__path__ attribute not found on 'wards'"),
+        ((*DATA, "--model", "broken:f"), "The module 'broken' of the model 'broken:f' cannot be "),
+        ((*DATA, "--model", "broken:f"), "imported (ZeroDivisionError: division by zero, broken"),
+        ((*DATA, "--model", "wards:netwerk"), "no 'netwerk' (did you mean 'network'?)"),
+        ((*DATA, "--model", "wards:network"), "needs values for its arguments: hidden; add them"),
+        ((*DATA, "--model", "wards:network:wide=3"), "no option 'wide'; it takes: hidden, deep, n"),
+        ((*DATA, "--model", "wards:network:hidden=x"), "Option 'hidden' of the model 'wards:netw"),
+        ((*DATA, "--model", "wards:READY"), "is a Linear; name a function that makes it"),
+        ((*DATA, "--model", "wards:NOTHING"), "is a NoneType; name a function"),
+        ((*DATA, "--model", "wards:numbers"), "The model factory returned list, not a torch.nn."),
+        ((*DATA, "--model", "wards:failing"), "failed: KeyError: 'no weights', wards.py line"),
+        (("--data", "wards:numbers", *MODEL), "must be {client: (train, test)}, not list"),
+        (("--data", "wards:not_a_pair", *MODEL), "of client 'c0' must be a pair (train, test)"),
+        (("--data", "wards:clients:count=two", *MODEL), "Option 'count' of the data set 'wards:c"),
+        ((*DATA, *MODEL, "--clients", "3"), "--clients is for data that pfedul deals"),
+        (("--model", "cnm:width=3"), "Unknown model 'cnm' (did you mean 'cnn'?)"),
+        (
+            (*DATA, "--model", "wards:network:hidden=4,norm=layer", "--personalization", "fedbn"),
+            "FedBN keeps BatchNorm layers personal and this model has none",
+        ),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else None,
+)
+def test_bad_input_is_one_sentence(words, sentence, tmp_path):
+    write_module(tmp_path)
+    write_module(tmp_path, "broken", "1 / 0\n")
+    with working_in(tmp_path):
+        assert sentence in refuse(*TRAIN, *words)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("hidden=4", {"hidden": 4}),
+        ("4,deep", {"hidden": 4, "deep": True}),
+        (" hidden = 4 , norm = layer", {"hidden": 4, "norm": "layer"}),
+    ],
+)
+def test_options_have_the_types_of_the_function(options, arguments, tmp_path):
+    write_module(tmp_path)
+    with working_in(tmp_path):
+        name = code_name(f"wards:network:{options}")
+        assert own_function("model", name, tmp_path / "run").arguments == arguments
+        shifted = code_name("wards:clients:shift=2")
+        assert own_function("data set", shifted, tmp_path / "run").arguments == {"shift": 2.0}
+
+
+def test_entries_win_over_modules_of_their_name():
+    assert Settings(model="mlp:hidden=3").model == "mlp:hidden=3,depth=2,norm=none"
+    assert MODELS.own_code("mlp:hidden") is None
+
+
+def test_the_settings_of_a_run_are_text(tmp_path):
+    """Reading them imports nothing."""
+    with working_in(tmp_path):
+        assert Settings(model=" nowhere.nets:f: a = 1, b").model == "nowhere.nets:f:a=1,b"
+
+
+def test_data_from_python_must_be_a_mapping(tmp_path):
+    with pytest.raises(PfedulError, match="not list"):
+        Federation.create(tmp_path / "run", data=[1], model=lambda: nn.Linear(4, 3))
