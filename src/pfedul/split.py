@@ -104,6 +104,20 @@ def split_norm(model: nn.Module, *, layers: LayerGroups | None = None) -> Split:
     return _split(model, personal, layers)
 
 
+def split_adapters(model: nn.Module, *, layers: LayerGroups | None = None) -> Split:
+    """LoRA: low-rank adapters are personal."""
+    return _split(model, filter(is_adapter, _tensors(model)), layers)
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a tensor belongs to an adapter, by the prefix that peft gives all of them.
+
+    >>> is_adapter("fc.lora_A.default.weight"), is_adapter("fc.base_layer.weight")
+    (True, False)
+    """
+    return any(part.startswith("lora_") for part in name.split("."))
+
+
 def split_whole(model: nn.Module, *, layers: LayerGroups | None = None) -> Split:
     """Ditto: the whole model is shared, and each client has a whole model of its own as well."""
     everything_shared = split_all_shared(model, layers=layers)

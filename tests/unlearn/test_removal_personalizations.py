@@ -52,8 +52,8 @@ def changed(before, after):
     return {name for name in one if not torch.equal(one[name], two[name])}
 
 
-def test_the_list_of_personalisations_is_the_papers_and_fedavg():
-    assert sorted(NAMES) == ["ditto", "fedavg", "fedbn", "fedper", "fedrep"]
+def test_the_list_of_personalisations_is_the_papers_fedavg_and_lora():
+    assert sorted(NAMES) == ["ditto", "fedavg", "fedbn", "fedper", "fedrep", "lora"]
 
 
 @pytest.mark.parametrize("name", NAMES)

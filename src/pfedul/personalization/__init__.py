@@ -10,7 +10,8 @@ from pfedul.personalization.fedavg import FEDAVG
 from pfedul.personalization.fedbn import FEDBN
 from pfedul.personalization.fedper import FEDPER
 from pfedul.personalization.fedrep import FEDREP
+from pfedul.personalization.lora import LORA
 
 PERSONALIZATIONS = Registry(
-    "personalization", FEDAVG, FEDPER, FEDREP, DITTO, FEDBN, group="pfedul.personalizations"
+    "personalization", FEDAVG, FEDPER, FEDREP, DITTO, FEDBN, LORA, group="pfedul.personalizations"
 )

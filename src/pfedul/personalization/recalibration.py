@@ -7,7 +7,7 @@ stay as they are; all work is local.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -55,7 +55,11 @@ def refit_norm(job: Job, how: Recalibration) -> Tensors:
 
 
 def _train_affine(job: Job, training: LocalTraining) -> None:
-    own = [p for module in norms(job.model) for p in module.parameters()]
+    train_alone(job, [p for module in norms(job.model) for p in module.parameters()], training)
+
+
+def train_alone(job: Job, own: Sequence[nn.Parameter], training: LocalTraining) -> None:
+    """Train these parameters in eval mode, everything else frozen."""
     chosen = {id(parameter) for parameter in own}
     others = [p for p in job.model.parameters() if id(p) not in chosen]
     job.model.eval()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ def assemble_at_server(
     device_of(settings.device)  # fail now, not in a round
     personalization, options = PERSONALIZATIONS.parse(settings.personalization)
     factory = _model_factory(settings, shape, classes, own_model)
-    build = InitialModel(factory, settings.seed)
+    prepare = personalization.prepare and partial(personalization.prepare, options)
+    build = InitialModel(factory, settings.seed, prepare)
     model = build()
     head = head_of(model, settings.head) if personalization.needs_head else None
     split = personalization.split(model, head) if head else personalization.split(model)
@@ -169,17 +171,23 @@ class InitialModel:
 
     factory: ModelFactory
     seed: int
+    prepare: Callable[[nn.Module], None] | None = None
 
     def __call__(self) -> nn.Module:
         try:
             with random_stream(self.seed, "init"), torch.device("cpu"):
-                model = self.factory()
+                return self._made()
         except (RuntimeError, MemoryError) as error:
             raise PfedulError(f"The model cannot be built: {error}") from error
+
+    def _made(self) -> nn.Module:
+        model = self.factory()
         if not isinstance(model, nn.Module):
             raise PfedulError(
                 f"The model factory returned {type(model).__name__}, not a torch.nn.Module."
             )
+        if self.prepare is not None:
+            self.prepare(model)
         return model
 
 

@@ -8,6 +8,7 @@ from pfedul.base.tensors import Tensors, same_weights
 from pfedul.base.text import counted
 from pfedul.errors import NothingChanged
 from pfedul.run.run import Run
+from pfedul.store.paths import INIT_FILE
 from pfedul.store.tables import first_round_of
 from pfedul.unlearn.base import Result
 from pfedul.unlearn.options import ForgetOptions
@@ -27,8 +28,15 @@ def refuse_unchanged(
 
 
 def took_part(run: Run, targets: Sequence[str]) -> bool:
-    """Whether any of these clients took part in a round."""
-    return any(first_round_of(run.store.ledger, target) is not None for target in targets)
+    """Whether any of these clients took part in a round that changed the shared tensors."""
+    rounds = [first_round_of(run.store.ledger, target) for target in targets]
+    return any(rounds) and not _is_initial(run)
+
+
+def _is_initial(run: Run) -> bool:
+    """Whether nobody has changed the shared tensors: what is frozen holds nothing of anybody."""
+    initial = run.store.read(INIT_FILE)
+    return initial.keys() == run.shared.keys() and same_weights(run.shared, initial)
 
 
 def _another(options: ForgetOptions) -> str:
