@@ -11,9 +11,10 @@ from pfedul import Federation
 from pfedul.errors import PfedulError
 from pfedul.flower.client import _model_and_data
 from pfedul.run.owncode import CODE as SETTINGS
-from pfedul.settings import Settings, read_settings
-from pfedul.store.chain import SETTINGS_ROW, UPGRADED, Attestation
+from pfedul.settings import Settings, read_settings, settings_row
+from pfedul.store.chain import SETTINGS_ROW, UPGRADED, Attestation, settings_entry
 from pfedul.store.ledger import Ledger
+from pfedul.store.paths import LEDGER_FILE as LEDGER
 
 
 def names_of(module: str) -> tuple[str, ...]:
@@ -108,6 +109,20 @@ def test_an_upgrade_signs_what_it_finds_and_confirms_nothing(here):
     with closing(Ledger(here / "runs/evil/ledger.db")) as ledger:
         ledger.write([Attestation(UPGRADED, *SETTINGS_ROW)])
     assert "names code" in refuse("evaluate", "runs/evil")
+
+
+def test_a_copy_of_the_users_own_run_that_now_names_other_code(here):
+    names = {"data": "wards:clients", "model": "wards:Small"}
+    Federation.create("runs/mine", rounds=0, **names).close()
+    file = here / "runs/mine/federation.toml"
+    file.write_text(file.read_text().replace("wards:clients", "runs.mine.payload:clients"))
+    shutil.copy(here / "wards.py", here / "runs/mine/payload.py")
+    assert "was changed by hand" in refuse("evaluate", "runs/mine")
+    with pytest.MonkeyPatch.context() as patch, closing(Ledger(file.with_name(LEDGER))) as ledger:
+        patch.setenv("XDG_CONFIG_HOME", str(here / "configuration"))
+        changed = settings_row(read_settings(file.parent))
+        ledger.write([changed, settings_entry(file.read_bytes())])
+    assert "names code and was not signed with your key" in refuse("evaluate", "runs/mine")
 
 
 def test_a_node_imports_nothing_that_a_server_names(here):
