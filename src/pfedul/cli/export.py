@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,14 +18,14 @@ from pfedul.terminal.console import line, waiting
     "--into", required=True, type=click.Path(path_type=Path), help="A new folder, or an empty one."
 )
 @click.option("--onnx", is_flag=True, help="Also write model.onnx.")
-@parts.data_root_option
-def export(run: Path, client: str, into: Path, onnx: bool, data_root: str | None) -> Output:
+@parts.opens
+def export(run: Path, client: str, into: Path, onnx: bool, places: dict[str, Any]) -> Output:
     """Write the whole model of a client, shared and personal tensors together, into a folder.
 
     The folder gets model.safetensors and model.py, whose function 'load' returns the model.
     What is taken away is not erased when the client is forgotten.
     """
-    with parts.opened(run, data_root, read_only=True) as federation, waiting("Exporting"):
+    with parts.opened(run, places, read_only=True) as federation, waiting("Exporting"):
         files = federation.export(client, into, onnx=onnx)
     names = {file.name: str(file) for file in files}
     return Output(

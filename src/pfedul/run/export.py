@@ -16,6 +16,7 @@ from pfedul.base.inputs import single
 from pfedul.base.tensorfile import encode
 from pfedul.base.tensors import load_tensors
 from pfedul.errors import PfedulError
+from pfedul.models import MODELS
 from pfedul.run.assembly import InitialModel
 from pfedul.run.run import Run
 from pfedul.settings import OWN
@@ -70,7 +71,8 @@ def _inputs(run: Run, client: str) -> Tensor:
 
 def module_of(run: Run, client: str) -> str:
     """The text of a module whose `load` returns the model."""
-    code = _built_in(run) if run.settings.model != OWN else _own(_factory(run))
+    own = run.settings.model == OWN or MODELS.own_code(run.settings.model)
+    code = _own(_factory(run)) if own else _built_in(run)
     words = {"client": client, "rounds": run.rounds, "tensors": TENSORS}
     if code is not None:
         return _TEXT.format(**words, line=f"{code[0]}\n", call=code[1], callable="", given="")
