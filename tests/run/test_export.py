@@ -58,6 +58,7 @@ def test_tied_tensors_are_loaded_as_one(tmp_path):
     [
         (WithNorm, "model = WithNorm()"),
         (partial(WithNorm, 4, classes=3), "model = WithNorm(4, classes=3)"),
+        ("helpers.toys:WithNorm:inputs=4", "model = WithNorm(inputs=4)"),
     ],
 )
 def test_own_code_is_imported_by_its_name(factory, words, tmp_path):
@@ -92,6 +93,17 @@ def test_a_built_in_model_is_exported_by_the_command(tmp_path):
     ).replace("\n", "")
     assert torch.equal(loaded(out)(inputs), expected)
     assert "is there already" in refuse("export", run, "--client", client, "--into", out)
+
+
+def test_a_model_for_another_task_is_loaded_with_it(tmp_path):
+    words = QUICK | {"data": "sentences:writers=3,each=20", "task": "language-modelling"}
+    words |= {"model": "transformer:width=8,depth=1", "clients": 3, "rounds": 0, "min_samples": 1}
+    with Federation.create(tmp_path / "run", partition="natural", **words) as federation:
+        client = federation.clients[0]
+        federation.export(client, tmp_path / "out")
+        inputs = federation.bench.data[client].train.batch(torch.arange(2))[0]
+        expected = federation.model(client)(inputs)
+    assert torch.equal(loaded(tmp_path / "out")(inputs), expected)
 
 
 def test_a_place_that_is_no_new_folder_is_refused(tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfedul.base.code import OwnFunction
 from pfedul.base.extras import needed
 from pfedul.base.inputs import single
 from pfedul.base.tensorfile import encode
@@ -114,6 +115,8 @@ def _built_in(run: Run) -> Code:
 
 def _own(factory: Any) -> Code | None:
     """Own code by its name; None where it has none that another program can import."""
+    if isinstance(factory, OwnFunction):
+        factory = partial(factory.function, **factory.arguments)
     function = factory.func if isinstance(factory, partial) else factory
     module, name = getattr(function, "__module__", "__main__"), getattr(function, "__name__", "")
     if module == "__main__" or getattr(import_module(module), name, None) is not function:
