@@ -20,6 +20,7 @@ from pfedul.proof.certificate import certify
 from pfedul.proof.verify_certificate import read_certificate
 from pfedul.proof.verify_run import verify_run
 from pfedul.store.audits import write_audit
+from pfedul.store.takeover import accept
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +192,7 @@ def test_a_certificate_by_another_key_is_not_the_operators(run, public, tmp_path
     key = tmp_path / "mine.key"
     make_key(key)
     monkeypatch.setenv(KEY_VARIABLE, str(key))
+    accept(run)
     forged = tmp_path / "forged.json"
     forged.write_text(certify(run, 1)[1])
     assert call("verify", forged).exit_code == 0

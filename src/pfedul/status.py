@@ -21,7 +21,7 @@ from pfedul.records.base import Extent, kind_of
 from pfedul.settings import Settings, read_settings
 from pfedul.store import paths
 from pfedul.store import status_tables as tables
-from pfedul.store.attested import differences_from_chain, read_chain
+from pfedul.store.attested import read_chain
 from pfedul.store.audits import Audit, read_audits
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
@@ -33,6 +33,7 @@ from pfedul.store.requests import (
     read_requests,
 )
 from pfedul.store.tables import last_round, read_members
+from pfedul.store.trust import contradictions
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +88,7 @@ def read_status(path: Path) -> dict[str, Any]:
             "accuracy_now": tables.current_accuracy(ledger),
             "requests": [_request(request, ledger) for request in read_requests(ledger)],
             "audits": [_audit(audit) for audit in read_audits(ledger)],
-            "chain": _chain(ledger),
+            "chain": _chain(path, ledger),
             "refused": tables.refusals(ledger),
             "privacy": _privacy(settings, last_round(ledger)),
             **_nodes(ledger, path),
@@ -148,16 +149,16 @@ def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _chain(ledger: Ledger) -> dict[str, Any] | None:
+def _chain(path: Path, ledger: Ledger) -> dict[str, Any] | None:
     """The head of the chain of evidence, who signed it, and what is not as it was signed."""
-    chain = read_chain(ledger)
-    if not chain:
+    chain, wrong = read_chain(ledger), contradictions(path, ledger)
+    if not chain and not wrong:
         return None
     return {
         "entries": len(chain),
-        "head": chain[-1].hash,
-        "signer": fingerprint(chain[-1].public_key),
-        "wrong": differences_from_chain(ledger),
+        "head": chain[-1].hash if chain else "",
+        "signer": fingerprint(chain[-1].public_key) if chain else "",
+        "wrong": wrong,
     }
 
 

@@ -19,6 +19,7 @@ from pfedul.store.attested import (
 )
 from pfedul.store.audits import write_audit
 from pfedul.store.ledger import Ledger
+from pfedul.store.takeover import accept
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +108,12 @@ def test_another_key_is_an_entry_of_its_own(run, monkeypatch, tmp_path):
     key = tmp_path / "mine.key"
     make_key(key)
     monkeypatch.setenv(KEY_VARIABLE, str(key))
+    accept(run)
     with reopen(run) as federation:
         federation.train(2)
-    *_, changed, settings, commit = read(run)
-    assert [changed.kind, settings.kind, commit.kind] == ["key changed", "settings", "commit"]
+    *_, changed, accepted, settings, commit = read(run)
+    kinds = [changed.kind, accepted.kind, settings.kind, commit.kind]
+    assert kinds == ["key changed", "accepted", "settings", "commit"]
     assert changed.public_key == commit.public_key == public_hex(operator_key())
     assert changed.facts["from"] == read(run)[0].public_key
 

@@ -217,7 +217,8 @@ def forget_in_copy(
     The targets' own parts are kept in memory: that is what a target would keep.
     """
     stale = personal_of(original, targets)
-    store = Store.open(sealed_copy(original.store.path, run.store.path, name))
+    place = sealed_copy(original.store.path, run.store.path, name)
+    store = Store.open_unremembered(place)
     start = lend(run.engine, original.settings.seed)
     with closing(Run(store, original.settings, original.bench, start=start)) as copy:
         outcome = forget(copy, targets, options, away, on_stage, examine)

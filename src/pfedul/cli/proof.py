@@ -21,6 +21,7 @@ from pfedul.proof.certificate import certify
 from pfedul.proof.check import Check
 from pfedul.proof.verify_certificate import verify_certificate
 from pfedul.proof.verify_run import verify_run
+from pfedul.store import takeover
 from pfedul.store.folder import locked, own_errors
 from pfedul.store.paths import certificate_file, inside
 from pfedul.terminal.console import line
@@ -93,11 +94,26 @@ def _print_checks(checks: list[Check]) -> None:
     type=click.Path(path_type=Path),
     help="Write the public key to FILE, for those who verify.",
 )
-def key(public: Path | None) -> Output:
+@click.option(
+    "--accept",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Go on from RUN as it is, though your key did not sign it last: a backup that you "
+    "restored, or a run of another key. An entry of its chain says so.",
+)
+@click.option(
+    "--hand-over",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="RUN FILE",
+    help="Let the owner of the public key in FILE sign in RUN from now on.",
+)
+def key(public: Path | None, accept: Path | None, hand_over: tuple[Path, Path] | None) -> Output:
     """Show the key that signs what runs say of themselves; it is made at the first call.
 
     'pfedul --key FILE key' makes another one. Whoever has the private key can sign in your name:
-    keep it outside of run folders, and a copy in a safe place.
+    keep it outside of run folders, and a copy in a safe place. What it signed last in each run is
+    remembered next to it (docs/evidence.md).
     """
     file = chosen_key_file()
     own = public_hex(make_key(file))
@@ -105,6 +121,12 @@ def key(public: Path | None) -> Output:
     if public is not None:
         with own_errors(public):
             public.write_text(result["public_key"], encoding="utf-8")
+    if accept is not None:
+        result["accepted"] = takeover.accept(accept) or f"{accept} is as your key signed it last."
+    if hand_over is not None:
+        run, file = hand_over
+        takeover.hand_over(run, read_public_key(file))
+        result["handed_over"] = f"{run}: the owner of the key in {file} may sign from now on."
     return Output(result, lambda: _print_key(result))
 
 
@@ -112,3 +134,6 @@ def _print_key(result: dict[str, str]) -> None:
     line(f"private key   {result['key']}")
     line(f"fingerprint   {result['fingerprint']} (SHA-256)")
     line(result["public_key"].strip())
+    for name in ("accepted", "handed_over"):
+        if name in result:
+            line(f"{name.replace('_', ' ')}: {result[name]}")

@@ -112,7 +112,7 @@ def _branch(task: CellTask, bench: Workbench) -> Run:
     if not (place / LEDGER_FILE).is_file() or _method_of(place) not in {None, task.options.method}:
         copy_run(task.checkpoint.run, place)
     settings = replace(task.checkpoint.settings, engine="inline", workers=1)
-    return Run(Store.open(place), settings, bench)
+    return Run(Store.open_unremembered(place), settings, bench)
 
 
 def _method_of(place: Path) -> str | None:

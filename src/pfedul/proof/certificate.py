@@ -17,13 +17,14 @@ from pfedul.base.keys import fingerprint, operator_key, public_hex
 from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
 from pfedul.proof.envelope import sign
-from pfedul.store.attested import differences_from_chain, read_chain
+from pfedul.store.attested import differences_from_chain, read_chain, unsigned_entries
 from pfedul.store.audits import best_audit, read_audits
 from pfedul.store.chain import Entry, canonical
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE, SHARED_FILE
 from pfedul.store.requests import DONE, Request, erased_at_client, read_requests
+from pfedul.store.trust import refuse_distrust, reservations
 from pfedul.version import __version__
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -40,11 +41,17 @@ def certify(run: Path, number: int | None) -> tuple[Request, str]:
     """The request that a certificate is about, and the signed certificate."""
     require_run(run)
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
-        for sentence in differences_from_chain(ledger):
-            raise PfedulError(f"{sentence} So nothing is certified; see 'pfedul verify {run}'.")
+        _refuse_unsound(run, ledger)
         request = done_request(ledger, number)
         key = operator_key()
         return request, sign(_statement(ledger, request, public_hex(key)), key)
+
+
+def _refuse_unsound(run: Path, ledger: Ledger) -> None:
+    """Refuse to sign on top of what is not whole, or not this operator's word."""
+    for sentence in (*differences_from_chain(ledger), *unsigned_entries(read_chain(ledger))):
+        raise PfedulError(f"{sentence} So nothing is certified; see 'pfedul verify {run}'.")
+    refuse_distrust(run, ledger)
 
 
 def done_request(ledger: Ledger, number: int | None) -> Request:
@@ -59,7 +66,7 @@ def done_request(ledger: Ledger, number: int | None) -> Request:
 
 def _statement(ledger: Ledger, request: Request, public: str) -> dict[str, Any]:
     outcome = request.outcome or {}
-    head = read_chain(ledger)[-1]
+    chain = read_chain(ledger)
     return {
         "_type": STATEMENT_TYPE,
         "subject": [
@@ -70,9 +77,9 @@ def _statement(ledger: Ledger, request: Request, public: str) -> dict[str, Any]:
             "request": _asked(request),
             "removal": _done(ledger, request),
             "evidence": _evidence(ledger, outcome),
-            "chain": _head(head),
+            "chain": _head(chain[-1]),
             "signer": {"public_key": public, "fingerprint": fingerprint(public)},
-            "limits": list(LIMITS),
+            "limits": [*LIMITS, *reservations(chain, public)],
             "issued_at": now(),
             "pfedul": __version__,
         },

@@ -24,7 +24,9 @@ from pfedul.store.chain import Entry
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import MARKER
+from pfedul.store.memory import Memory
 from pfedul.store.tables import file_digests
+from pfedul.store.trust import reservations, strangers
 
 NOT_SIGNED = (
     "Figures of rounds, replies and evaluations are not signed: a removal rewrites or erases them.",
@@ -58,13 +60,14 @@ def _checks(
     chain = read_chain(ledger)
     if not chain:
         words = "There is no chain of evidence; a run of an older version begins one when opened."
-        return [Check("chain", False, words), *_files(run, ledger)]
+        return [Check("chain", False, words), *_memory(run, chain), *_files(run, ledger)]
     broken = broken_links(chain)
     if broken:
-        return checked("chain", broken, "")
+        return [*checked("chain", broken, ""), *_memory(run, chain)]
     rows = "Requests, audits, admissions, erasures and the list of files are as they were signed."
     return [
         Check("chain", True, f"Each of the {len(chain)} entries holds the hash of the one before."),
+        *_memory(run, chain),
         *_signatures(chain, trusted),
         *checked("ledger", changed_rows(ledger, chain), rows),
         *_settings(run, ledger),
@@ -79,7 +82,30 @@ def _signatures(chain: Sequence[Entry], trusted: str | None) -> list[Check]:
     named = " and then ".join(map(fingerprint, keys))
     right = f"Each entry has the signature of its key: {named}."
     checks = checked("signatures", unsigned_entries(chain), right)
-    return [*checks, who_signed(chain[-1].public_key, trusted)]
+    signer = chain[-1].public_key
+    limits = reservations(chain, signer if trusted is None else trusted)
+    noted = [Check("history", None, sentence) for sentence in limits]
+    return [*checks, _signer(chain, trusted), *noted]
+
+
+def _signer(chain: Sequence[Entry], trusted: str | None) -> Check:
+    """Whether the owner of the head is trusted, perhaps through a key that handed over to it."""
+    public = chain[-1].public_key
+    if trusted in {None, public} or chain[-1] in strangers(chain, str(trusted)):
+        return who_signed(public, trusted)
+    words = f"The key that you gave handed the run over to the signer's key {fingerprint(public)}."
+    return Check("signer", True, words)
+
+
+def _memory(run: Path, chain: Sequence[Entry]) -> list[Check]:
+    """What this user's own key signed last, where that is remembered."""
+    memory = Memory(run)
+    if not memory.is_continued(chain):
+        return [Check("memory", False, memory.contradiction())]
+    if memory.knows(chain):
+        return [Check("memory", True, "It goes on from what your own key signed last.")]
+    words = "Whether it is the newest state was not checked: no key of yours has signed it here."
+    return [Check("memory", None, words)]
 
 
 def _settings(run: Path, ledger: Ledger) -> list[Check]:

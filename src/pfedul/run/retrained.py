@@ -175,7 +175,7 @@ def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
 def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
     """The store of a recipe. Clients stay in their clusters, so clusters can be compared."""
     if recipe.begun:
-        return Store.open(recipe.folder)
+        return Store.open_unremembered(recipe.folder)
     remove(recipe.folder)
     rows = [*first_rows(bench), settings_row(settings)]
     text, tensors = _HEADER + write_toml(settings), first_state(bench, clusters)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from pfedul.base.keys import fingerprint
+from pfedul.base.tensorfile import digest_file
+from pfedul.errors import PfedulError
 from pfedul.store.chain import (
     CREATED,
     FILE_DIGEST,
@@ -103,3 +106,26 @@ def differences_from_chain(ledger: Ledger) -> list[str]:
     """All that can be told without anybody's key, in sentences; empty if all is as signed."""
     chain = read_chain(ledger)
     return broken_links(chain) or changed_rows(ledger, chain)
+
+
+def refuse_differences(run: Path, ledger: Ledger) -> None:
+    """Raise if the ledger is not as its chain says."""
+    for sentence in differences_from_chain(ledger):
+        raise PfedulError(
+            f"{sentence} The run was changed by something else; restore it from a backup, or "
+            f"see 'pfedul verify {run}'."
+        )
+
+
+def refuse_changed_files(ledger: Ledger, locate: Callable[[str], Path]) -> None:
+    """Raise if a tensor file is not the one in the ledger."""
+    files = ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
+    for name, sha256 in files.items():
+        file = locate(name)
+        if not file.is_file():
+            raise PfedulError(f"The file {file} is missing; restore it from a backup.")
+        if digest_file(file) != sha256:
+            raise PfedulError(
+                f"The file {file} is not the one that this run wrote (damaged or foreign); "
+                "restore it from a backup."
+            )

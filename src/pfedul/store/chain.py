@@ -42,10 +42,13 @@ KEYS = {
 }
 """Tables that entries are about -> the columns of their primary key."""
 
-CREATED, UPGRADED, KEY_CHANGED, SETTINGS = "created", "upgraded", "key changed", "settings"
+CREATED, UPGRADED, SETTINGS = "created", "upgraded", "settings"
+KEY_CHANGED, HANDED_OVER, ACCEPTED = "key changed", "handed over", "accepted"
 COMMIT, REQUEST, AUDIT, ADMISSION = "commit", "request", "audit", "admission"
 ERASURE, ERASED = "erasure at the client", "erased"
-"""Kinds of entries. `ERASED`: the row that an earlier entry is about was erased."""
+"""Kinds of entries. `ERASED`: the row that an earlier entry is about was erased. `HANDED_OVER`:
+another key may sign from now on. `ACCEPTED`: the operator goes on from a state that the operator's
+key had not signed last."""
 
 START = 64 * "0"
 """What stands in the place of the hash before the first entry."""

@@ -6,6 +6,7 @@ is overwritten at once (`secure_delete`), and no write-ahead log remains after a
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing, suppress
@@ -20,9 +21,11 @@ from pfedul.store.chain import (
     Attestation,
     append,
     attested_rows,
+    last_entry,
     rows_digest,
 )
 from pfedul.store.connection import open_to_read, open_to_write
+from pfedul.store.memory import Memory
 from pfedul.store.paths import inside
 from pfedul.store.soundness import content_of, flaw, foreign_object
 
@@ -118,8 +121,12 @@ def insert(table: str, **values: Any) -> Statement:
 class Ledger:
     """Owns the connection to `ledger.db`."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool = False, memory: Memory | None = None
+    ) -> None:
+        """`memory` remembers what is signed; without it nothing is."""
         self.path = inside(path.parent, path.name)
+        self._memory = memory
         try:
             self._open: sqlite3.Connection | None = (
                 open_to_read(path) if read_only else open_to_write(path)
@@ -143,7 +150,13 @@ class Ledger:
             )
         self._refuse(flaw(self._db, SCHEMA, missing=_UPGRADES.get(number, "")))
         if number != FORMAT:
+            self._refuse_lost_chain()
             _seem_upgraded(self._db, number) if read_only else _upgrade(self._db)
+
+    def _refuse_lost_chain(self) -> None:
+        """Refuse to sign as old what had a chain already: somebody took that away."""
+        if self._memory is not None and self._memory.knows_place():
+            raise PfedulError(self._memory.contradiction())
 
     def _refuse(self, flaw: str | None, words: str = "{}") -> None:
         if flaw is not None:
@@ -165,6 +178,18 @@ class Ledger:
 
     def write(self, statements: Iterable[Statement]) -> None:
         """Execute all of the statements, durably, or none of them."""
+        statements = list(statements)
+        self._write(statements)
+        if any(isinstance(statement, Attestation) for statement in statements):
+            self.remember()
+
+    def remember(self) -> None:
+        """Remember the head of the chain as what was signed last."""
+        head = last_entry(self._db)
+        if self._memory is not None and head is not None:
+            self._memory.note(self.value("SELECT hash FROM chain WHERE entry = 1"), head)
+
+    def _write(self, statements: Iterable[Statement]) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             _execute(self._db, statements)
@@ -251,7 +276,8 @@ def _upgrade(database: sqlite3.Connection) -> None:
         database.execute(statement)
     _execute(database, [insert("meta", key="format", value=FORMAT)])
     if number in _UPGRADES:
-        first = Attestation(UPGRADED, facts={"from": number})
+        # The name is random: the first hash stands for the run, so no two may be equal.
+        first = Attestation(UPGRADED, facts={"from": number, "run": secrets.token_hex(16)})
         _execute(database, [first, *attested_rows(database)])
     database.execute("COMMIT")
 

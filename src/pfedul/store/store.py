@@ -21,12 +21,12 @@ from filelock import FileLock
 from pfedul.base.interruption import uninterrupted
 from pfedul.base.tensorfile import digest, digest_file, encode, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.errors import PfedulError
 from pfedul.store import folder
-from pfedul.store.attested import differences_from_chain, signed_settings
+from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings
 from pfedul.store.chain import COMMIT, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.marker import MARKER
+from pfedul.store.memory import Memory
 from pfedul.store.paths import (
     CLIENTS,
     LEDGER_FILE,
@@ -37,16 +37,17 @@ from pfedul.store.paths import (
     check_move,
     inside,
 )
+from pfedul.store.trust import refuse_distrust
 
 
 class Store:
     """Owns an open run folder: its lock, its ledger and what waits to be committed."""
 
-    def __init__(self, path: Path, lock: FileLock | None) -> None:
+    def __init__(self, path: Path, lock: FileLock | None, memory: Memory | None = None) -> None:
         """Without a lock the folder is only read (readonly.py)."""
         self.path = path
         self._lock = lock
-        self.ledger = Ledger(path / LEDGER_FILE, read_only=lock is None)
+        self.ledger = Ledger(path / LEDGER_FILE, read_only=lock is None, memory=memory)
         self._unit: set[str] = set()
         self._batch: dict[str, str] = {}
         self._removed: set[str] = set()
@@ -88,18 +89,32 @@ class Store:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
             folder.sync(path.parent)
-        return Store(path, lock)
+        store = Store(path, lock, None if marked else Memory(path))
+        store.ledger.remember()
+        return store
 
     @staticmethod
     def open(path: Path) -> Store:
-        """An existing run, locked for this process, at its last whole commit."""
+        """An existing run, locked, at its last whole commit, if this user trusts it (trust.py)."""
+        return Store._opened(path, Memory(path))
+
+    @staticmethod
+    def open_unremembered(path: Path) -> Store:
+        """A copy, or a federation below another run: its key and its past do not matter."""
+        return Store._opened(path, None)
+
+    @staticmethod
+    def _opened(path: Path, memory: Memory | None) -> Store:
         folder.require_run(path)
         with folder.own_errors(path):
             lock = folder.take_lock(path)
         try:
             with folder.own_errors(path):
-                store = Store(path, lock)
+                store = Store(path, lock, memory)
             store.verify()
+            if memory is not None:
+                refuse_distrust(path, store.ledger)
+                store.ledger.remember()
         except BaseException:
             lock.release()
             raise
@@ -151,21 +166,8 @@ class Store:
 
     def verify(self) -> None:
         """Compare the ledger with its chain, and every tensor file with its hash; raises."""
-        for sentence in differences_from_chain(self.ledger):
-            raise PfedulError(
-                f"{sentence} The run was changed by something else; restore it from a backup, or "
-                f"see 'pfedul verify {self.path}'."
-            )
-        files = self.ledger.pairs("SELECT path, sha256 FROM files ORDER BY path")
-        for name, sha256 in files.items():
-            file = self.locate(name)
-            if not file.is_file():
-                raise PfedulError(f"The file {file} is missing; restore it from a backup.")
-            if digest_file(file) != sha256:
-                raise PfedulError(
-                    f"The file {file} is not the one that this run wrote (damaged or foreign); "
-                    "restore it from a backup."
-                )
+        refuse_differences(self.path, self.ledger)
+        refuse_changed_files(self.ledger, self.locate)
 
     # Reading
 

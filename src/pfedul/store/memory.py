@@ -1,0 +1,93 @@
+"""What the operator's key signed last in each run, kept next to the key and outside of all runs.
+
+Whoever can write to a run folder can put an older copy of it there, cut the end of its chain, or
+drop the chain. The chain alone does not show that; what is remembered here does. There is a
+file for each place of a run, written only by the process that has the run's lock. It is
+written after the ledger: a process that is killed in between leaves it one entry behind, which is
+no contradiction. Where nothing can be written, nothing is remembered, and `verify` says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pfedul.base.keys import chosen_key_file
+from pfedul.base.tensorfile import digest
+from pfedul.store.chain import Entry
+from pfedul.store.private import make_private
+
+_LENGTH = 32
+"""Digits of a hash in a name: enough that no two are equal."""
+
+
+class Memory:
+    """What is remembered of the run in this folder, and of its copies elsewhere."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run.resolve()
+        key = chosen_key_file()
+        self.folder = key.with_name(f"{key.name}.runs")
+        self._place = digest(os.fsencode(self.run))[:_LENGTH]
+
+    def note(self, first: str, head: Entry) -> None:
+        """Remember the head of the chain that begins with the hash `first`."""
+        file = self.folder / f"{self._place}-{first[:_LENGTH]}.json"
+        words = {"run": str(self.run), "first": first, "entry": head.entry, "hash": head.hash}
+        draft = file.with_suffix(".new")
+        with suppress(OSError):
+            make_private(self.folder)
+            draft.write_text(json.dumps(words), encoding="utf-8")
+            os.replace(draft, file)
+            for other in set(self._files(f"{self._place}-*.json")) - {file}:
+                other.unlink()
+
+    def knows_place(self) -> bool:
+        """Whether a run was at this place, whichever it was."""
+        return bool(self._heads(f"{self._place}-*.json"))
+
+    def knows(self, chain: Sequence[Entry]) -> bool:
+        """Whether anything is remembered that a chain can be compared with."""
+        return bool(self._expected(chain))
+
+    def is_continued(self, chain: Sequence[Entry]) -> bool:
+        """Whether a chain goes on from what was signed last; also if nothing is remembered.
+
+        Each copy of a run goes its own way, so at a new place one of the others must fit.
+        """
+        hashes = {entry.entry: entry.hash for entry in chain}
+        heads = self._expected(chain)
+        return not heads or any(hashes.get(head["entry"]) == head["hash"] for head in heads)
+
+    def contradiction(self) -> str:
+        """What to say of a run that does not go on from there."""
+        return (
+            f"{self.run} does not go on from what your key signed last: it is an older copy, "
+            "or somebody cut or rewrote its history. Nothing was signed. If you restored a backup "
+            f"yourself, go on from it with 'pfedul key --accept {self.run}'."
+        )
+
+    def _expected(self, chain: Sequence[Entry]) -> list[Mapping[str, Any]]:
+        here = self._heads(f"{self._place}-*.json")
+        if here or not chain:
+            return here
+        return self._heads(f"*-{chain[0].hash[:_LENGTH]}.json")
+
+    def _heads(self, pattern: str) -> list[Mapping[str, Any]]:
+        return [words for file in self._files(pattern) if (words := _read(file)) is not None]
+
+    def _files(self, pattern: str) -> list[Path]:
+        return sorted(self.folder.glob(pattern))
+
+
+def _read(file: Path) -> Mapping[str, Any] | None:
+    """What one file says; None if a power cut left it empty."""
+    try:
+        words = json.loads(file.read_text(encoding="utf-8"))
+        return {"entry": int(words["entry"]), "hash": str(words["hash"])}
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
