@@ -14,12 +14,21 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import copied
 from helpers.toys import create
-from pfedul.base.keys import KEY_VARIABLE, make_key, public_hex, public_pem, usual_key_file
+from pfedul.base.keys import (
+    KEY_VARIABLE,
+    fingerprint,
+    make_key,
+    public_hex,
+    public_pem,
+    usual_key_file,
+)
 from pfedul.base.tensorfile import digest_file
 from pfedul.proof.certificate import certify
+from pfedul.proof.envelope import sign
 from pfedul.proof.verify_certificate import read_certificate
 from pfedul.proof.verify_run import verify_run
 from pfedul.store.audits import write_audit
+from pfedul.store.ledger import Ledger
 from pfedul.store.takeover import accept
 
 
@@ -199,6 +208,67 @@ def test_a_certificate_by_another_key_is_not_the_operators(run, public, tmp_path
     result = call("verify", forged, "--public-key", public)
     assert result.exit_code == 1
     assert "is not the one that you gave" in " ".join(result.output.split())
+
+
+def forged(run, change, key):
+    """The run's certificate with other words, signed with this key."""
+    statement = json.loads(base64.b64decode(json.loads(certificate_of(run).read_text())["payload"]))
+    public = public_hex(key)
+    statement["predicate"]["signer"] = {"public_key": public, "fingerprint": fingerprint(public)}
+    change(statement["predicate"])
+    certificate_of(run).write_text(sign(statement, key))
+
+
+CHANGES = {
+    "targets": lambda it: it["request"].update(targets=["c0"]),
+    "who asked": lambda it: it["request"].update(asked={"by": "somebody else"}),
+    "what was erased": lambda it: it["removal"].update(erased={"files": 99}),
+    "tensors": lambda it: it["removal"].update(shared_sha256_after="0" * 64),
+    "a verdict": lambda it: it.update(evidence=[{"source": "removal", "verdict": ALL_GONE}]),
+    "another request": lambda it: it["request"].update(number=7),
+    "no chain": lambda it: it.pop("chain"),
+    "an odd form": lambda it: it.update(removal=[], chain=[]),
+}
+ALL_GONE = {"verdict": "forgotten", "sentence": "All gone."}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_certificate_that_says_something_else_than_the_run_is_found(name, run, public):
+    """The operator's own signature is on it, but the ledger does not say so."""
+    forged(run, CHANGES[name], make_key(usual_key_file()))
+    (sentence,) = wrong(run)
+    assert "request-1.json" in sentence
+    assert call("verify", run, "--public-key", public).exit_code == 1
+
+
+def test_a_certificate_of_any_key_is_not_one_of_this_run(run, public, tmp_path):
+    given = shutil.copy(certificate_of(run), tmp_path / "given.json")
+    forged(run, lambda _predicate: None, make_key(tmp_path / "mine.key"))
+    for options in (["--public-key", public], []):
+        assert "by another key" in succeed_or_not("verify", run, *options)
+        assert call("verify", run, *options).exit_code == 1
+    shutil.move(certificate_of(run), tmp_path / "forged.json")
+    assert call("verify", run, "--certificate", tmp_path / "forged.json").exit_code == 1
+    assert call("verify", run, "--certificate", given).exit_code == 0
+
+
+def test_a_certificate_holds_when_more_was_found_out_since(run):
+    with closing(Ledger(run / "ledger.db")) as ledger:
+        evidence = {"kind": "audit", "made_at": "now", "targets": ["c1"], "verdict": "?"}
+        more = {"command": "pfedul audit", "level": "quick", "options": {}}
+        write_audit(ledger, {**evidence, **more, "hashes": NO_HASHES}, {})
+    assert not wrong(run)
+
+
+NO_HASHES = {"shared_before": "", "shared_after": "", "state_after": ""}
+
+
+def test_it_says_what_is_certified(run):
+    words = succeed_or_not("verify", certificate_of(run))
+    assert "request 1: to forget c1, asked for by case 17" in words
+    assert "by pfedul" in words
+    assert "Evidence (removal): " in words
+    assert "Its limits: " in words
 
 
 def test_a_certificate_contradicts_a_history_that_was_written_anew(run, tmp_path):

@@ -7,7 +7,8 @@ evidence: an operator who later rewrites the chain contradicts the certificates 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
 from pfedul.proof.envelope import sign
 from pfedul.store.attested import differences_from_chain, read_chain, unsigned_entries
-from pfedul.store.audits import best_audit, read_audits
+from pfedul.store.audits import Audit, best_audit, read_audits
 from pfedul.store.chain import Entry, canonical
 from pfedul.store.folder import require_run
 from pfedul.store.ledger import Ledger
@@ -74,8 +75,7 @@ def _statement(ledger: Ledger, request: Request, public: str) -> dict[str, Any]:
         ],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "request": _asked(request),
-            "removal": _done(ledger, request),
+            **statement_facts(ledger, request),
             "evidence": _evidence(ledger, outcome),
             "chain": _head(chain[-1]),
             "signer": {"public_key": public, "fingerprint": fingerprint(public)},
@@ -84,6 +84,22 @@ def _statement(ledger: Ledger, request: Request, public: str) -> dict[str, Any]:
             "pfedul": __version__,
         },
     }
+
+
+def statement_facts(ledger: Ledger, request: Request) -> dict[str, Any]:
+    """What a certificate says of a request and its removal, as JSON has it."""
+    facts = {"request": _asked(request), "removal": _done(ledger, request)}
+    plain: dict[str, Any] = json.loads(canonical(facts))
+    return plain
+
+
+def all_evidence(ledger: Ledger, request: Request) -> list[dict[str, Any]]:
+    """Every summary of evidence that a certificate of this request may have."""
+    outcome = request.outcome or {}
+    audits = [audit for audit in read_audits(ledger) if set(audit.targets) == set(request.targets)]
+    documents = [("removal", outcome.get("audit")), *map(_named, audits)]
+    summaries: list[dict[str, Any]] = json.loads(canonical(_summaries(documents)))
+    return summaries
 
 
 def _asked(request: Request) -> dict[str, Any]:
@@ -108,10 +124,16 @@ def _done(ledger: Ledger, request: Request) -> dict[str, Any]:
 
 def _evidence(ledger: Ledger, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the removal measured of itself, and the best audit of exactly its tensors."""
-    documents = [("removal", outcome.get("audit"))]
     audit = best_audit(read_audits(ledger), outcome)
-    if audit is not None:
-        documents.append((f"{audit.kind} {audit.number}", audit.evidence))
+    best = [] if audit is None else [_named(audit)]
+    return _summaries([("removal", outcome.get("audit")), *best])
+
+
+def _named(audit: Audit) -> tuple[str, Mapping[str, Any]]:
+    return f"{audit.kind} {audit.number}", audit.evidence
+
+
+def _summaries(documents: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[dict[str, Any]]:
     return [_summary(source, document) for source, document in documents if document]
 
 

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import eq
 from pathlib import Path
 from typing import Any
 
 from pfedul.base.keys import fingerprint
-from pfedul.base.tensorfile import is_digest
+from pfedul.base.text import visible
 from pfedul.errors import PfedulError
-from pfedul.proof.certificate import PREDICATE_TYPE, STATEMENT_TYPE
+from pfedul.proof.certificate import (
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    all_evidence,
+    done_request,
+    statement_facts,
+)
 from pfedul.proof.check import Check
 from pfedul.proof.envelope import PAYLOAD_TYPE, is_signed_by, read_envelope, statement_of
-from pfedul.store.chain import REQUEST, Attestation, Entry
+from pfedul.store.attested import read_chain
+from pfedul.store.ledger import Ledger
+from pfedul.store.requests import NOT_CONFIRMED
+from pfedul.store.trust import heirs
 
 NAME = "certificate"
 LARGEST = 1_000_000
 """Bytes of a certificate; ours have a few thousand."""
+
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
+"""What a statement raises that is signed, but of another form."""
 
 
 def read_certificate(file: Path) -> tuple[list[Check], dict[str, Any] | None]:
@@ -29,6 +42,7 @@ def read_certificate(file: Path) -> tuple[list[Check], dict[str, Any] | None]:
         envelope = read_envelope(data.decode())
         statement = statement_of(envelope)
         _check_form(envelope.payload_type, statement)
+        _stated(statement["predicate"])
         public = statement["predicate"]["signer"]["public_key"]
         named = statement["predicate"]["signer"]["fingerprint"]
         if not is_signed_by(envelope, public) or fingerprint(public) != named:
@@ -37,7 +51,7 @@ def read_certificate(file: Path) -> tuple[list[Check], dict[str, Any] | None]:
         return [Check(NAME, False, f"{file.name}: {error}")], None
     except OSError as error:
         return [Check(NAME, False, f"{file.name} cannot be read ({error.strerror}).")], None
-    except (ValueError, KeyError, TypeError):
+    except _MALFORMED:
         return [Check(NAME, False, f"{file.name} is not a certificate of pfedul.")], None
     return [Check(NAME, True, f"{file.name} is signed by the key {named}.")], statement
 
@@ -56,9 +70,27 @@ def verify_certificate(file: Path, trusted: str | None) -> list[Check]:
     missing = "The run is not here, so it was not compared with its chain and its tensors."
     return [
         *checks,
+        *_stated(statement["predicate"]),
         who_signed(statement["predicate"]["signer"]["public_key"], trusted),
         Check("run", None, missing),
     ]
+
+
+def _stated(predicate: Mapping[str, Any]) -> list[Check]:
+    """What is certified, in the signer's words, for people."""
+    request, removal = predicate["request"], predicate["removal"]
+    asked = f", asked for by {request['asked']['by']}" if request["asked"].get("by") else ""
+    words = [
+        f"It certifies request {request['number']}: to forget {', '.join(request['targets'])}"
+        f"{asked}, finished at {request['finished_at']} by {removal['options']['method']}.",
+        *(
+            f"Evidence ({item['source']}): {item['verdict']['verdict']}. "
+            f"{item['verdict'].get('sentence', '')}"
+            for item in predicate["evidence"]
+        ),
+        *(f"Its limits: {limit}" for limit in predicate["limits"]),
+    ]
+    return [Check("statement", True, visible(sentence.strip())) for sentence in words]
 
 
 def who_signed(public: str, trusted: str | None) -> Check:
@@ -76,33 +108,55 @@ def who_signed(public: str, trusted: str | None) -> Check:
     return Check("signer", False, f"The signer's key {words} is not the one that you gave.")
 
 
-def against_chain(file: Path, chain: Sequence[Entry]) -> list[Check]:
-    """Whether a certificate fits the chain of a run, which may have grown since."""
+def against_ledger(file: Path, ledger: Ledger, trusted: str | None) -> list[Check]:
+    """Whether a certificate fits the run, which may have grown since, and who may sign for it."""
     checks, statement = read_certificate(file)
     if statement is None:
         return checks
-    wrong = _contradiction(statement, {entry.entry: entry for entry in chain})
+    try:
+        wrong = _contradiction(statement, ledger, trusted)
+        number = statement["predicate"]["request"]["number"]
+    except PfedulError as error:
+        wrong = str(error)
+    except _MALFORMED:
+        wrong = "it is not a certificate of pfedul."
     if wrong is not None:
         return [Check(NAME, False, f"{file.name}: {wrong}")]
-    number = statement["predicate"]["request"]["number"]
-    return [*checks, Check(NAME, True, f"{file.name} is about request {number} of this run.")]
+    words = f"{file.name} is about request {number} of this run, and says what the run says."
+    return [*checks, Check(NAME, True, words)]
 
 
-def _contradiction(statement: Mapping[str, Any], chain: Mapping[int, Entry]) -> str | None:
-    """How a certificate and the chain contradict each other; None if they do not."""
-    predicate = statement["predicate"]
-    head = chain.get(predicate["chain"]["entry"])
+def _contradiction(statement: Mapping[str, Any], ledger: Ledger, trusted: str | None) -> str | None:
+    """How a certificate and the run contradict each other; None if they do not."""
+    predicate, chain = statement["predicate"], read_chain(ledger)
+    head = next((item for item in chain if item.entry == predicate["chain"]["entry"]), None)
     if head is None or head.hash != predicate["chain"]["hash"]:
         return "the chain is not the one that was certified: it was rewritten, or is another run's."
-    about = Attestation(REQUEST, "requests", (predicate["request"]["number"],)).about
-    entries = [entry for entry in chain.values() if entry.about == about]
+    if predicate["signer"]["public_key"] not in heirs(chain, trusted or head.public_key):
+        whose = "that you gave" if trusted else "that signed the run"
+        return f"it is signed by another key than the one {whose}."
+    request = done_request(ledger, predicate["request"]["number"])
     after = statement["subject"][0]["digest"]["sha256"]
-    done = [entry for entry in entries if entry.facts.get("shared_after") == after]
-    if not is_digest(after) or not (done or _upgraded(entries)):
-        return "the chain has no such removal."
+    if after != predicate["removal"]["shared_sha256_after"]:
+        return "its subject is not what the removal left."
+    return _other_words(predicate, statement_facts(ledger, request)) or _unknown_evidence(
+        predicate["evidence"], all_evidence(ledger, request)
+    )
+
+
+def _other_words(predicate: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What it says otherwise than the ledger; erasures at nodes may be confirmed since."""
+    for part in ("request", "removal"):
+        for name, then in predicate[part].items():
+            same = _confirmed if name == "erased_at_client" else eq
+            if not same(then, now[part].get(name)):
+                return f"what it says of {name.replace('_', ' ')} is not what the run says."
     return None
 
 
-def _upgraded(entries: Sequence[Entry]) -> bool:
-    """Of a removal by an older version the chain holds no hash of the tensors in the clear."""
-    return bool(entries) and entries[-1].kind == "upgraded"
+def _confirmed(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    return all(words in {NOT_CONFIRMED, now.get(target)} for target, words in then.items())
+
+
+def _unknown_evidence(given: Sequence[Any], known: Sequence[Any]) -> str | None:
+    return None if all(item in known for item in given) else "the run has no such evidence."

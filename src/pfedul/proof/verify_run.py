@@ -11,7 +11,7 @@ from pfedul.base.keys import fingerprint
 from pfedul.base.tensorfile import digest_file
 from pfedul.errors import PfedulError
 from pfedul.proof.check import Check, checked
-from pfedul.proof.verify_certificate import against_chain, who_signed
+from pfedul.proof.verify_certificate import against_ledger, who_signed
 from pfedul.store import paths
 from pfedul.store.attested import (
     broken_links,
@@ -26,7 +26,7 @@ from pfedul.store.ledger import Ledger
 from pfedul.store.marker import MARKER
 from pfedul.store.memory import Memory
 from pfedul.store.tables import file_digests
-from pfedul.store.trust import reservations, strangers
+from pfedul.store.trust import heirs, reservations
 
 NOT_SIGNED = (
     "Figures of rounds, replies and evaluations are not signed: a removal rewrites or erases them.",
@@ -72,7 +72,7 @@ def _checks(
         *checked("ledger", changed_rows(ledger, chain), rows),
         *_settings(run, ledger),
         *_files(run, ledger),
-        *_certificates(run, chain, certificates),
+        *_certificates(run, ledger, trusted, certificates),
         *_unchecked(run),
     ]
 
@@ -91,7 +91,7 @@ def _signatures(chain: Sequence[Entry], trusted: str | None) -> list[Check]:
 def _signer(chain: Sequence[Entry], trusted: str | None) -> Check:
     """Whether the owner of the head is trusted, perhaps through a key that handed over to it."""
     public = chain[-1].public_key
-    if trusted in {None, public} or chain[-1] in strangers(chain, str(trusted)):
+    if trusted in {None, public} or public not in heirs(chain, str(trusted)):
         return who_signed(public, trusted)
     words = f"The key that you gave handed the run over to the signer's key {fingerprint(public)}."
     return Check("signer", True, words)
@@ -148,10 +148,13 @@ def _found(run: Path) -> set[str]:
     return names
 
 
-def _certificates(run: Path, chain: Sequence[Entry], given: Sequence[Path]) -> list[Check]:
+def _certificates(
+    run: Path, ledger: Ledger, trusted: str | None, given: Sequence[Path]
+) -> list[Check]:
     """Those of the run, and those that somebody brings."""
     own = sorted(paths.inside(run, paths.CERTIFICATES).glob("*"))
-    return [check for file in dict.fromkeys([*own, *given]) for check in against_chain(file, chain)]
+    files = dict.fromkeys([*own, *given])
+    return [check for file in files for check in against_ledger(file, ledger, trusted)]
 
 
 def _unchecked(run: Path) -> list[Check]:

@@ -65,15 +65,19 @@ def made_by_this_operator(ledger: Ledger) -> bool:
     return {entry.public_key for entry in chain} == {public_hex(operator_key())}
 
 
-def strangers(chain: Sequence[Entry], trusted: str) -> list[Entry]:
-    """Entries of other keys than the trusted one and those that it handed the chain over to."""
-    keys, others = {trusted}, []
+def heirs(chain: Sequence[Entry], trusted: str) -> set[str]:
+    """The trusted key, and those that it handed the chain over to, and so on."""
+    keys = {trusted}
     for entry in chain:
-        if entry.public_key not in keys:
-            others.append(entry)
-        elif entry.kind == HANDED_OVER:
+        if entry.public_key in keys and entry.kind == HANDED_OVER:
             keys.add(str(entry.facts.get("to")))
-    return others
+    return keys
+
+
+def strangers(chain: Sequence[Entry], trusted: str) -> list[Entry]:
+    """Entries of other keys than the trusted one and its heirs."""
+    keys = heirs(chain, trusted)
+    return [entry for entry in chain if entry.public_key not in keys]
 
 
 def reservations(chain: Sequence[Entry], trusted: str) -> list[str]:
