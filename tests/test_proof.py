@@ -40,7 +40,8 @@ def start(tmp_path_factory):
         federation.train()
         federation.forget("c1", correction="reset:fraction=0.3", layers="all", by="case 17")
         evidence = {"kind": "audit", "made_at": "now", "targets": ["c2"], "verdict": "?"}
-        write_audit(federation.store.ledger, {**evidence, "command": "pfedul audit"}, {})
+        figures = {"c0": {"before": 0.5}}
+        write_audit(federation.store.ledger, {**evidence, "command": "pfedul audit"}, figures)
     succeed("certificate", run)
     return run
 
@@ -126,19 +127,75 @@ def test_a_file_that_the_run_did_not_write_is_found(name, run):
     assert wrong(run) == [f"{name}: the ledger does not know this file."]
 
 
-@pytest.mark.parametrize("table", ["requests", "audits", "files", "chain", "meta"])
+ATTESTED = (
+    *("requests", "audits", "files", "chain", "meta"),
+    *("clients", "preservation", "recalibrations", "audit_clients"),
+)
+
+
+@pytest.mark.parametrize("table", ATTESTED)
 def test_a_changed_column_of_a_row_is_found(table, run, tmp_path):
     """Each column of the tables that are attested, one after the other."""
     with closing(sqlite3.connect(run / "ledger.db")) as database:
         columns = [row[1:3] for row in database.execute(f"PRAGMA table_info({table})")]
-    which = " WHERE key = 'settings_sha256'" if table == "meta" else ""
     for number, (name, kind) in enumerate(columns):
         other = copied(run, tmp_path / f"{table}-{number}")
         changed = f"{name} + 1000" if kind == "INTEGER" else f"'x' || coalesce({name}, '')"
         with closing(sqlite3.connect(other / "ledger.db")) as database:
-            database.execute(f"UPDATE {table} SET {name} = {changed}{which}")
+            database.execute(f"UPDATE {table} SET {name} = {changed}")
             database.commit()
         assert wrong(other), name
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE meta SET value = 'f' WHERE key = 'settings_sha256'",
+        "DELETE FROM meta WHERE key = 'lengths_since'",
+        "DELETE FROM preservation",
+        "INSERT INTO nodes VALUES ('c0', 'key', 'now')",
+        "INSERT INTO barred VALUES ('key', 1)",
+    ],
+)
+def test_a_changed_fact_is_found(sql, run):
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        database.execute(sql)
+        database.commit()
+    assert wrong(run)
+
+
+def test_another_name_in_an_index_is_found(run):
+    """Each table and its indices must agree: queries read the one or the other."""
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_clients_1'"
+        ((page,),) = database.execute(sql)
+        ((size,),) = database.execute("PRAGMA page_size")
+    data = (run / "ledger.db").read_bytes()
+    flip(run / "ledger.db", data.index(b"c0", (page - 1) * size) + 1)
+    assert wrong(run)
+
+
+def test_a_changed_byte_of_what_is_attested_in_the_ledger_is_found(run):
+    """Wherever a text of an attested table is in the file, and in the head of every page."""
+    before = (run / "ledger.db").read_bytes()
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        ((size,),) = database.execute("PRAGMA page_size")
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+        tables = [name for name in tables if not name.startswith("sqlite_")]
+        texts = {name: texts_of(database, name) for name in tables}
+    unsigned = "".join(text for name in tables if name not in ATTESTED for text in texts[name])
+    signed = {text for name in ATTESTED for text in texts[name] if text not in unsigned}
+    places = {before.index(text[:40].encode()) + 3 for text in signed if len(text) > 7}
+    assert len(places) > 40
+    for place in {*sorted(places)[::2], *range(0, len(before), size)}:
+        flip(run / "ledger.db", place)
+        assert wrong(run), place
+        (run / "ledger.db").write_bytes(before)
+
+
+def texts_of(database, table):
+    rows = database.execute(f"SELECT * FROM {table}").fetchall()
+    return [value for row in rows for value in row if isinstance(value, str)]
 
 
 def test_a_changed_tensor_with_a_changed_hash_is_found(run):
@@ -147,7 +204,7 @@ def test_a_changed_tensor_with_a_changed_hash_is_found(run):
         sql = "UPDATE files SET sha256 = ? WHERE path = 'shared.safetensors'"
         database.execute(sql, (digest_file(run / "shared.safetensors"),))
         database.commit()
-    assert wrong(run) == ["The list of files in the ledger: not what entry 7 attests."]
+    assert wrong(run) == ["The list of files in the ledger: not what entry 9 attests."]
 
 
 # Certificates

@@ -56,7 +56,7 @@ def tamper(run, *statements):
 def test_everything_that_happened_is_an_entry_signed_with_the_users_key(run):
     chain = read(run)
     kinds = [entry.kind for entry in chain]
-    wanted = ("created", "request", "commit", "admission", "audit")
+    wanted = ("created", "request", "commit", "admission", "audit", "state")
     assert set(kinds) == set(wanted)
     assert {entry.public_key for entry in chain} == {public_hex(make_key(usual_key_file()))}
     assert not broken_links(chain)
@@ -111,9 +111,9 @@ def test_another_key_is_an_entry_of_its_own(run, monkeypatch, tmp_path):
     accept(run)
     with reopen(run) as federation:
         federation.train(2)
-    *_, changed, accepted, settings, commit = read(run)
-    kinds = [changed.kind, accepted.kind, settings.kind, commit.kind]
-    assert kinds == ["key changed", "accepted", "settings", "commit"]
+    *_, changed, accepted, settings, commit, state = read(run)
+    kinds = [changed.kind, accepted.kind, settings.kind, commit.kind, state.kind]
+    assert kinds == ["key changed", "accepted", "settings", "commit", "state"]
     assert changed.public_key == commit.public_key == public_hex(operator_key())
     assert changed.facts["from"] == read(run)[0].public_key
 

@@ -56,7 +56,7 @@ def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
     added = {name: after.pop(name) for name in NEWER}
     chain = added.pop("chain")
     assert not any(added.values())
-    assert [row["kind"] for row in chain] == ["upgraded"] * 3 + ["settings"]
+    assert [row["kind"] for row in chain] == ["upgraded"] * 4 + ["settings"]
     assert json.loads(chain[0]["body"])["from"] == "2"
     for found, number in ((before, "2"), (after, FORMAT)):
         found["meta"] = sorted(found["meta"], key=lambda row: row["key"])
@@ -81,7 +81,7 @@ def test_of_a_run_without_a_chain_the_rows_that_are_there_are_signed(tmp_path):
     with reopen(run):
         pass
     about = [json.loads(row["about"])[:1] for row in tables(run)["chain"] if row["about"]]
-    assert about == [["files"], ["meta"], ["requests"], ["meta"]]
+    assert about == [["files"], ["meta"], ["requests"], ["state"], ["meta"]]
     with closing(sqlite3.connect(run / "ledger.db")) as database:
         database.execute("UPDATE requests SET asked_at = 'never'")
         database.commit()

@@ -15,6 +15,7 @@ from pfedul.store.chain import (
     SETTINGS,
     SETTINGS_ROW,
     START,
+    STATE,
     Attestation,
     Entry,
     has_signature,
@@ -76,6 +77,8 @@ def _unknown_rows(ledger: Ledger, newest: dict[str, Entry]) -> list[str]:
 
 def _words(about: str) -> str:
     table, *key = json.loads(about)
+    if table == STATE:
+        return "Clients, nodes, accuracies or facts"
     if not key:
         return f"The list of {table}"
     return f"The row {' '.join(map(str, key))} of {table}"

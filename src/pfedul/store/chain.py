@@ -10,9 +10,10 @@ never erased, so they hold nothing about a client.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -41,6 +42,19 @@ KEYS = {
     "files": ("path",),
 }
 """Tables that entries are about -> the columns of their primary key."""
+
+STATE = "state"
+STATE_TABLES = {
+    "meta": ("key",),
+    "clients": ("client",),
+    "nodes": ("client",),
+    "barred": ("node_key",),
+    "preservation": ("request", "client"),
+    "recalibrations": ("request", "client"),
+    "audit_clients": ("audit", "client"),
+}
+"""Tables that a removal rewrites in part -> their primary keys. One entry is about all of them: its
+salt goes with the next one, so it says nothing of what was erased."""
 
 CREATED, UPGRADED, SETTINGS = "created", "upgraded", "settings"
 KEY_CHANGED, HANDED_OVER, ACCEPTED = "key changed", "handed over", "accepted"
@@ -156,11 +170,30 @@ def last_entry(database: sqlite3.Connection) -> Entry | None:
 def rows_digest(database: sqlite3.Connection, about: str, salt: str) -> str | None:
     """The salted SHA-256 of the rows that an entry is about; None if there are none."""
     table, *key = json.loads(about)
-    columns = KEYS[table]
+    rows: Any
+    if table == STATE:
+        rows = {name: _rows(database, name, keys) for name, keys in STATE_TABLES.items()}
+    else:
+        rows = _rows(database, table, KEYS[table], key)
+    return digest(f"{salt}{canonical(rows)}".encode()) if rows else None
+
+
+def _rows(
+    database: sqlite3.Connection, table: str, columns: Sequence[str], key: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
     where = " AND ".join(f"{name} = ?" for name in columns) if key else "1"
     sql = f"SELECT * FROM {table} WHERE {where} ORDER BY {', '.join(columns)}"
-    rows = [dict(row) for row in database.execute(sql, tuple(key))]
-    return digest(f"{salt}{canonical(rows)}".encode()) if rows else None
+    return [dict(row) for row in database.execute(sql, tuple(key))]
+
+
+def touches_state(sql: str) -> bool:
+    """Whether a statement writes into one of the tables of the state.
+
+    >>> touches_state("DELETE FROM clients WHERE client = ?"), touches_state("DELETE FROM files")
+    (True, False)
+    """
+    target = re.match(r"(?:INSERT(?: OR REPLACE)? INTO|DELETE FROM|UPDATE) (\w+)", sql)
+    return target is not None and target[1] in STATE_TABLES
 
 
 def attested_rows(database: sqlite3.Connection) -> list[Attestation]:

@@ -56,7 +56,7 @@ def flaw(database: sqlite3.Connection, script: str, missing: str = "") -> str | 
     for name in sorted(actual.keys() | expected.keys()):
         if actual.get(name) != expected.get(name):
             return f"its table {name!r} is not one of this format"
-    (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
     if state != "ok":
         return f"SQLite reports: {state}"
     wrong = next((name for name in expected if _has_wrong_type(database, name)), None)
