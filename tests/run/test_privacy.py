@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from statistics import pstdev
 
 import pytest
 import torch
 
-from helpers.forgetting_kill import TARGET, deep
+from helpers.forgetting_kill import TARGET, copied, deep, deep_again
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
 from pfedul.aggregation.accountant import epsilon
 from pfedul.aggregation.private import NoisyMean, Privacy
+from pfedul.base.keys import KEY_VARIABLE, make_key
 from pfedul.base.tensors import norm
 from pfedul.records.contributions import BASE_FILE, contribution
 from pfedul.report.formats import write_report
 from pfedul.run.privacy import sampled
 from pfedul.status import privacy_words, read_status
+from pfedul.store.ledger import insert
+from pfedul.store.store import Store
 
 DP = {"dp_clip": 0.5, "dp_noise": 0.1, "participation": 0.5, "personalization": "fedbn"}
 OFFSET = 3.0
@@ -46,20 +50,33 @@ def test_nobody_in_a_round_leaves_the_noise_alone():
 
 
 def test_training_takes_part_by_chance_and_resumes(tmp_path):
-    with private(tmp_path / "whole") as federation:
+    private(tmp_path / "parts").close()
+    copied(tmp_path / "parts", tmp_path / "whole")
+    with deep_again(tmp_path / "whole") as federation:
         federation.train()
         replies = federation.store.ledger.column("SELECT replies FROM rounds ORDER BY round")
-        secret = federation.store.ledger.meta("dp_secret")
         expected = [len(sampled(federation.store, federation.clients, 0.5, n)) for n in range(1, 7)]
     assert replies == expected
     assert len(set(replies)) > 1
-    with private(tmp_path / "parts") as federation:
-        federation.store.ledger.write(
-            [("INSERT INTO meta (key, value) VALUES ('dp_secret', ?)", (secret,))]
-        )
-        federation.train(3)
-        federation.train(6)
+    for rounds in (3, 6):
+        with deep_again(tmp_path / "parts") as federation:
+            federation.train(rounds)
     assert tensor_digests(tmp_path / "whole") == tensor_digests(tmp_path / "parts")
+
+
+def test_the_secret_is_not_in_the_run(tmp_path, monkeypatch):
+    """Who can read the run folder must not be able to take the noise off."""
+    run = tmp_path / "run"
+    with private(run) as federation:
+        # As an older version had it.
+        federation.store.ledger.write([insert("meta", key="dp_secret", value="5ec7e7")])
+        federation.train()
+        rounds = [sampled(federation.store, federation.clients, 0.5, n) for n in range(50)]
+    assert b"dp_secret" not in (run / "ledger.db").read_bytes()
+    make_key(tmp_path / "other.key")
+    monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "other.key"))
+    with closing(Store.open_unremembered(copied(run, tmp_path / "copy"))) as store:
+        assert [sampled(store, federation.clients, 0.5, n) for n in range(50)] != rounds
 
 
 def test_each_client_takes_part_as_often_as_the_rate_says(tmp_path):

@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from filelock import FileLock
 
 from pfedul.base.tensorfile import digest
@@ -86,6 +87,12 @@ def read_key(path: Path) -> Ed25519PrivateKey:
 def public_hex(key: Ed25519PrivateKey) -> str:
     """The public half as the ledger holds it: its 32 bytes in hexadecimal."""
     return key.public_key().public_bytes_raw().hex()
+
+
+def secret_number(key: Ed25519PrivateKey, purpose: str) -> int:
+    """A number of 128 bits for one purpose, which nobody without the private key can compute."""
+    derived = HKDF(hashes.SHA256(), 16, salt=None, info=f"pfedul {purpose}".encode())
+    return int.from_bytes(derived.derive(key.private_bytes_raw()))
 
 
 def public_pem(public: str) -> str:

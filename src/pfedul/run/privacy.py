@@ -1,24 +1,27 @@
 """Differential privacy of the rounds: who takes part, the noise, and what it amounts to.
 
-Clients know the seed of the settings. So draws that they must not foresee come from a secret of the
-run, which is drawn once and kept in its ledger: a resumed run still equals an uninterrupted one.
+Clients know the seed of the settings. So draws that they must not foresee come from a secret,
+computed from the operator's private key and the first entry of the run's chain of evidence. It is
+nowhere in the run folder, and a run that the same key resumes still equals an uninterrupted one.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from functools import partial
 
 from pfedul.aggregation.private import NoisyMean, Privacy
+from pfedul.base.keys import operator_key, secret_number
 from pfedul.base.randomness import derive_seed
 from pfedul.errors import PfedulError
 from pfedul.settings import Settings
 from pfedul.split import Split
-from pfedul.store.ledger import insert
 from pfedul.store.store import Store
+from pfedul.store.tables import no_fact
 
-_SECRET = "dp_secret"
+_WRITTEN_SECRET = "dp_secret"
+"""Where older versions kept the secret: in the ledger, which others can read."""
+
 _SEEDS = 2**63
 """How many different seeds `derive_seed` gives."""
 
@@ -40,11 +43,9 @@ def noisy_mean(
 
 
 def _secret(store: Store) -> int:
-    known = store.ledger.meta(_SECRET)
-    if known is None:
-        known = secrets.token_hex(16)
-        store.ledger.write([insert("meta", key=_SECRET, value=known)])
-    return int(known, 16)
+    if store.ledger.meta(_WRITTEN_SECRET) is not None:
+        store.ledger.write([no_fact(_WRITTEN_SECRET)])
+    return secret_number(operator_key(), f"differential privacy {store.ledger.first_hash}")
 
 
 def refuse_statistics(settings: Settings, split: Split) -> None:

@@ -191,7 +191,12 @@ class Ledger:
         """Remember the head of the chain as what was signed last."""
         head = last_entry(self._db)
         if self._memory is not None and head is not None:
-            self._memory.note(self.value("SELECT hash FROM chain WHERE entry = 1"), head)
+            self._memory.note(self.first_hash, head)
+
+    @property
+    def first_hash(self) -> str:
+        """The hash of the first entry of the chain, which stands for the run and its copies."""
+        return str(self.value("SELECT hash FROM chain WHERE entry = 1"))
 
     def _write(self, statements: Iterable[Statement]) -> None:
         try:

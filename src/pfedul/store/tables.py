@@ -23,6 +23,11 @@ def run_rows() -> list[Statement]:
     ]
 
 
+def no_fact(key: str) -> Statement:
+    """Erase a fact about the run."""
+    return "DELETE FROM meta WHERE key = ?", (key,)
+
+
 def client_row(member: Member, joined_round: int) -> Statement:
     """A client that joins."""
     return insert("clients", **asdict(member), joined_round=joined_round)
