@@ -39,7 +39,12 @@ def start(tmp_path_factory):
     with create(run, rounds=2, personalization="fedper") as federation:
         federation.train()
         federation.forget("c1", correction="reset:fraction=0.3", layers="all", by="case 17")
-        evidence = {"kind": "audit", "made_at": "now", "targets": ["c2"], "verdict": "?"}
+        evidence = {
+            "kind": "audit",
+            "made_at": "now",
+            "targets": ["c2"],
+            "verdict": {"verdict": "?"},
+        }
         figures = {"c0": {"before": 0.5}}
         write_audit(federation.store.ledger, {**evidence, "command": "pfedul audit"}, figures)
     succeed("certificate", run)
@@ -205,6 +210,31 @@ def test_a_changed_tensor_with_a_changed_hash_is_found(run):
         database.execute(sql, (digest_file(run / "shared.safetensors"),))
         database.commit()
     assert wrong(run) == ["The list of files in the ledger: not what entry 9 attests."]
+
+
+def test_a_changed_verdict_is_not_shown_as_the_verdict(run, tmp_path):
+    """Who changes one row changes neither the first screen of the report nor the exit code."""
+    verdict = json.loads(succeed("status", run, "--json"))["requests"][0]["audit"]["verdict"]
+    with closing(sqlite3.connect(run / "ledger.db")) as database:
+        sql = "UPDATE requests SET outcome = replace(outcome, ?, '\"forgotten\"')"
+        database.execute(sql, (f'"{verdict}"',))
+        database.commit()
+    page = tmp_path / "page.md"
+    report = call("report", run, "--format", "md", "--output", page)
+    assert report.exit_code == 1
+    assert "## Verdict: not as it was signed" in page.read_text()
+    status = call("status", run)
+    assert status.exit_code == 1
+    assert status.stdout.splitlines()[0].startswith("WRONG")
+    assert json.loads(call("status", run, "--json").stdout)["chain"]["wrong"]
+
+
+def test_the_report_links_to_the_certificate_and_shows_the_fingerprint(run, tmp_path):
+    for form, link in (("html", 'href="{}"'), ("md", "]({})")):
+        page = tmp_path / f"page.{form}"
+        succeed("report", run, "--format", form, "--output", page)
+        assert link.format("run/certificates/request-1.json") in page.read_text()
+        assert fingerprint(public_hex(make_key(usual_key_file()))) in page.read_text()
 
 
 # Certificates

@@ -13,7 +13,7 @@ import click
 import pfedul.cli.parts as parts
 from pfedul.audit.rehearsal import LEVELS, Level, level_of
 from pfedul.callbacks import Bar
-from pfedul.cli.parts import Function, Output, command
+from pfedul.cli.parts import Function, Output, command, not_as_signed
 from pfedul.errors import PfedulError
 from pfedul.run.callbacks import told
 from pfedul.store.audits import Audit
@@ -191,12 +191,16 @@ def report(
     """Write what is known of a removal as a page: verdict, evidence, cost, how to repeat it.
 
     One file that opens from disk without a network. With --output RUN is only read and
-    may be in use. Pages in RUN/reports are erased by the next removal.
+    may be in use. Pages in RUN/reports are erased by the next removal. It exits with 1 if RUN is
+    not as it was signed; the page says so.
     """
     from pfedul.report.formats import write_report
 
     with waiting("Writing the report"):
         path = write_report(run, form, request, output, picture)
+    wrong = not_as_signed(run)
     drawn = None if picture is None else str(picture)
     words = f"Wrote {path}" + (f" and {drawn}" if drawn else "")
-    return Output({"report": str(path), "format": form, "picture": drawn}, lambda: line(words))
+    return Output(
+        {"report": str(path), "format": form, "picture": drawn}, lambda: line(words), wrong
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,10 @@ import click
 from pfedul.base.options import option_name, plain_type
 from pfedul.errors import PfedulError
 from pfedul.federation import Federation
+from pfedul.store.ledger import Ledger
+from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.soundness import content_of
+from pfedul.store.trust import contradictions
 from pfedul.terminal.console import waiting
 
 INTERRUPTED = 130
@@ -105,6 +108,13 @@ def options_of(kind: type[Any]) -> Callable[[Function], Function]:
         return function
 
     return add
+
+
+def not_as_signed(run: Path) -> str | None:
+    """What to end with where a run was changed by something else."""
+    with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
+        wrong = contradictions(run, ledger)
+    return f"{run} is not as it was signed; see 'pfedul verify {run}'." if wrong else None
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 
 import pfedul.cli.parts as parts
 from pfedul.callbacks import Bar
-from pfedul.cli.parts import Output, command
+from pfedul.cli.parts import Output, command, not_as_signed
 from pfedul.experiments.scales import preset, preset_names
 from pfedul.federation import Federation
 from pfedul.run.owncode import CODE, refuse_code_of_run
@@ -87,10 +87,11 @@ def _stop_after(rounds: int, run: Path) -> NoReturn:
 def status(run: Path) -> Output:
     """Show the state of RUN: rounds, clients, accuracy, refused replies, size.
 
-    It only reads, so it may be called while RUN is being trained.
+    It only reads, so it may be called while RUN is being trained. It exits with 1 if RUN is not as
+    it was signed.
     """
     result = read_status(run)
-    return Output(result, lambda: print_status(result))
+    return Output(result, lambda: print_status(result), not_as_signed(run))
 
 
 @command("pfedul evaluate runs/digits --json", looks=True)

@@ -30,6 +30,14 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A way to another file, relative to the page."""
+
+    text: str
+    target: str
+
+
+@dataclass(frozen=True)
 class FactList:
     """Names and values; `mono` if the values are hashes or code."""
 
@@ -91,7 +99,7 @@ class Gallery:
     lines: bool = False
 
 
-Block = Text | Heading | Items | FactList | Table | Code | Gallery
+Block = Text | Heading | Items | Link | FactList | Table | Code | Gallery
 
 
 @dataclass(frozen=True)

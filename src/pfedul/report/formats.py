@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -91,12 +93,21 @@ def write_report(
     inside = any(absolute(place).is_relative_to(absolute(run)) for place in places)
     with locked(run) if inside and not held else nullcontext():
         material = read_material(run, request)
+        _link_certificate(material, run, path)
         if picture is not None:
             save_picture(removals_of(run, request), picture)
         with _refusing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_material(material, form, path)
     return path
+
+
+def _link_certificate(material: Json, run: Path, path: Path) -> None:
+    """Note the way from the page to the certificate, if there is one."""
+    done = material.get("request") or {}
+    if done.get("certificate"):
+        way = os.path.relpath(absolute(run) / done["certificate"], absolute(path.parent))
+        done["certificate_link"] = quote(Path(way).as_posix())
 
 
 def write_material(material: Json, form: str, path: Path) -> None:

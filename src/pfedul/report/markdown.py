@@ -88,6 +88,7 @@ _FORMS: dict[type[blocks.Block], Callable[[Any], str]] = {
     blocks.Text: lambda block: escaped(block.text),
     blocks.Heading: lambda block: f"### {escaped(block.text)}",
     blocks.Items: lambda block: _bullets(block.items),
+    blocks.Link: lambda block: f"[{escaped(block.text)}]({block.target})",
     blocks.FactList: _facts,
     blocks.Table: _table,
     blocks.Code: _code,

@@ -30,6 +30,8 @@ def print_trained(status: Json, before: int) -> None:
 def print_status(status: Json) -> None:
     active = [client for client in status["clients"] if client["status"] == "active"]
     choices = ", ".join(status[key] for key in ("personalization", "data", "model"))
+    for sentence in (status["chain"] or {}).get("wrong", ()):
+        line(f"WRONG     not as it was signed: {sentence}")
     line(f"{status['run']}  {choices}")
     line(f"rounds    {status['rounds']} of {status['rounds_asked']}")
     line(f"clients   {len(active)}, {sum(c['train_samples'] for c in active)} training samples")
@@ -110,8 +112,6 @@ def _print_request(request: Json) -> None:
 def _print_chain(chain: Json | None) -> None:
     if chain is not None:
         line(f"signed    {chain['entries']} entries, by the key {chain['signer'][:16]}")
-        for sentence in chain["wrong"]:
-            line(f"          WRONG: {sentence}")
 
 
 def _print_nodes(status: Json) -> None:

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from pfedul.base.text import human_bytes, joined, moment, number, sentence
-from pfedul.report.blocks import Block, Code, FactList, Heading, Items, Section, Table, Text
+from pfedul.report.blocks import (
+    Block,
+    Code,
+    FactList,
+    Heading,
+    Items,
+    Link,
+    Section,
+    Table,
+    Text,
+)
 from pfedul.report.material import NO_EVIDENCE, NOT_FORGOTTEN_YET, NOTHING_AT_ALL, Json, Material
 from pfedul.status import privacy_words
 
@@ -88,7 +98,9 @@ def _signed(material: Material) -> list[Block]:
     )
     wrong = tuple(f"Not as it was signed: {sentence}" for sentence in chain["wrong"])
     warnings = [Text(sentence, "warning") for sentence in wrong]
-    return [Heading("The chain of evidence"), *warnings, FactList(facts, mono=True)]
+    way = material.request.get("certificate_link")
+    link = [Link("The certificate of this removal", str(way))] if way else []
+    return [Heading("The chain of evidence"), *warnings, FactList(facts, mono=True), *link]
 
 
 def _application(material: Material) -> list[Block]:

@@ -45,6 +45,9 @@ _TRACES = "That the shared model no longer carries traces of the client."
 
 def banner(material: Material) -> Banner:
     """The verdict with its limits, or the plain statement that there is none."""
+    wrong = tuple((material.run.get("chain") or {}).get("wrong") or ())
+    if wrong:
+        return _not_as_signed(wrong)
     if not material.evidence:
         return _without_evidence(material)
     if material.holds is False:
@@ -67,6 +70,21 @@ def banner(material: Material) -> Banner:
 def _meaning(material: Material, verdict: str) -> str:
     known = MEANINGS | INSTANT_MEANINGS if is_instant(material.evidence) else MEANINGS
     return known.get(verdict, MEANINGS["not enough evidence"])
+
+
+def _not_as_signed(wrong: tuple[str, ...]) -> Banner:
+    """Claims nothing at all: somebody has changed what the run says."""
+    return Banner(
+        tone="bad",
+        word="not as it was signed",
+        meaning="What this run says of itself is not what the operator's key signed.",
+        sentence=wrong[0],
+        standing="Nothing on this page can be relied on.",
+        claimed=(),
+        not_claimed=wrong,
+        needed=("What 'pfedul verify' says of the run, and a backup from before the change.",),
+        tiles=(),
+    )
 
 
 def _of_other_tensors(material: Material) -> Banner:
