@@ -45,6 +45,15 @@ def test_a_node_asks_to_be_forgotten(operate, request_file):
     assert operate("forget", signed_request=str(request_file))["request"] == outcome["request"]
 
 
+def test_a_nodes_request_that_is_refused_stays(operate, request_file):
+    """It is the node's, by its signature; the method is the operator's choice."""
+    with pytest.raises(PfedulError, match="keeps no"):
+        operate("forget", signed_request=str(request_file), method="sifu")
+    (request,) = read_status(operate.run)["requests"]
+    assert request["status"] == "refused"
+    assert request["asked"]["by"] == "c1, signed by its node"
+
+
 @pytest.mark.parametrize("key", ["federation", "client", "ground", "due", "asked_at", "public_key"])
 def test_a_request_that_was_changed_is_refused(key, operate, request_file):
     words = json.loads(request_file.read_text())

@@ -12,6 +12,8 @@ from helpers.toys import client_data, create, tensor_digests
 from pfedul import PfedulError
 from pfedul.base.tensorfile import read_file
 from pfedul.errors import MethodFailed, NothingChanged
+from pfedul.proof.verify_run import verify_run
+from pfedul.status import read_status
 from pfedul.store.requests import read_requests
 from pfedul.unlearn.asked import month_after
 from pfedul.unlearn.pfedul.scores import layer_scores
@@ -279,6 +281,52 @@ def test_a_request_is_due_a_month_later_and_an_interrupted_one_keeps_who_asked(r
     assert (
         pending.asked["due"] == month_after(date.fromisoformat(pending.asked_at[:10])).isoformat()
     )
+
+
+@pytest.mark.parametrize(
+    ("targets", "options", "why"),
+    [
+        (["c0", "c1", "c2", "c3"], {}, "Nobody would remain"),
+        (["c1"], {"method": "sifu"}, "keeps no psi record"),
+    ],
+)
+def test_a_request_that_is_refused_at_once_stays_if_it_says_who_asks(targets, options, why, run):
+    with deep_again(run) as federation:
+        for by in ("case 17", "case 17", "case 18"):
+            with pytest.raises(PfedulError, match=why):
+                federation.forget(*targets, by=by, **options)
+        filed = read_requests(federation.store.ledger)
+        assert [request.asked["by"] for request in filed] == ["case 17", "case 18"]
+        assert {request.status for request in filed} == {"refused"}
+        assert why in filed[0].ending["reason"]
+        assert "c0" not in filed[0].ending["reason"] or "c0" in targets
+        assert federation.forget("c1", by="case 19").request == 3
+    read_status(run)
+    assert not [check for check in verify_run(run, None) if check.holds is False]
+
+
+def test_while_another_request_is_not_finished_a_refused_one_stays(run):
+    def interrupt(_stage, done, _of):
+        if done:
+            raise KeyboardInterrupt
+
+    with deep_again(run) as federation:
+        with pytest.raises(KeyboardInterrupt):
+            federation.forget(TARGET, by="case 17", on_stage=interrupt)
+        with pytest.raises(PfedulError, match="is not finished"):
+            federation.forget("c2", by="case 18")
+        assert federation.forget(TARGET).request == 1
+        statuses = [request.status for request in read_requests(federation.store.ledger)]
+    assert statuses == ["done", "refused"]
+
+
+@pytest.mark.parametrize(("target", "by"), [("c1", None), ("nobody", "case 17")])
+def test_a_slip_leaves_no_request(target, by, run):
+    """The operator's own try, or a name that is no client's and so may be anybody's."""
+    with deep_again(run) as federation:
+        with pytest.raises(PfedulError):
+            federation.forget(target, method="sifu", by=by)
+        assert read_requests(federation.store.ledger) == []
 
 
 @pytest.mark.parametrize("asked", [{"due": "soon"}, {"by": "a\nb"}, {"ground": 501 * "x"}])

@@ -132,13 +132,36 @@ def file_request(
             f"Request {begun.number} to forget {', '.join(begun.targets)} is not finished; "
             "finish it first by asking for it again."
         )
-    if begun is None:
-        number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
-        begun = Request(number, tuple(targets), {}, now(), PENDING)
-    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: begun.options.get(ASKED) or dict(asked)}
-    begun = replace(begun, options=kept)
-    ledger.write([_row(begun), request_entry(begun.number, PENDING)])
-    return begun
+    new = _new_request(ledger, targets, options, asked)
+    if begun is not None:
+        kept = {**new.options, ASKED: begun.options.get(ASKED) or dict(asked)}
+        new = replace(begun, options=kept)
+    ledger.write([_row(new), request_entry(new.number, PENDING)])
+    return new
+
+
+def refuse_request(
+    ledger: Ledger,
+    targets: Sequence[str],
+    options: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    reason: str,
+) -> None:
+    """Write a request that is refused at once; the same one again is not written again."""
+    new = _new_request(ledger, targets, options, asked)
+    for item in read_requests(ledger):
+        known = item.targets, item.options.get(ASKED), (item.ending or {}).get("reason")
+        if item.status == REFUSED and known == (new.targets, dict(asked), reason):
+            return
+    ledger.write([_row(new), *_ending_rows(new, REFUSED, reason)])
+
+
+def _new_request(
+    ledger: Ledger, targets: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any]
+) -> Request:
+    number = 1 + (ledger.value("SELECT MAX(request) FROM requests") or 0)
+    kept = {**options, LEVEL: CLIENT_LEVEL, ASKED: dict(asked)}
+    return Request(number, tuple(targets), kept, now(), PENDING)
 
 
 def _row(request: Request) -> Statement:
@@ -190,10 +213,14 @@ def not_recalibrated(ledger: Ledger, request: Request) -> list[str]:
 
 def end_request(ledger: Ledger, request: Request, status: str, reason: str) -> None:
     """Note that a request was refused, or has failed; nothing was done for it."""
+    ledger.write(_ending_rows(request, status, reason))
+
+
+def _ending_rows(request: Request, status: str, reason: str) -> list[Statement]:
     ending = json.dumps({"reason": reason, "finished_at": now()})
     sql = "UPDATE requests SET status = ?, outcome = ? WHERE request = ? AND status = ?"
     row = sql, (status, ending, request.number, PENDING)
-    ledger.write([row, request_entry(request.number, status)])
+    return [row, request_entry(request.number, status)]
 
 
 def erased_admissions(ledger: Ledger, targets: Sequence[str]) -> list[Statement]:

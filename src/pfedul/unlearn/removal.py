@@ -42,6 +42,7 @@ from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
 from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
+from pfedul.unlearn.refused import refusals_kept
 from pfedul.unlearn.repair import REPAIR, Repair, statement
 from pfedul.unlearn.stage import Stages
 from pfedul.unlearn.unchanged import refuse_unchanged, took_part
@@ -95,8 +96,9 @@ def forget(
         return read_outcome(run.store.ledger, done)
     watch = Watch(Stages(run, on_stage), examine)
     targets = tuple(dict.fromkeys(targets))
-    with own_errors(run.store.path):
-        removal = _begin(run, targets, options, away, watch, asked or {})
+    asked = asked or {}
+    with own_errors(run.store.path), refusals_kept(run, targets, options, asked):
+        removal = _begin(run, targets, options, away, watch, asked)
     _ = run.engine  # started before anything is measured
     try:
         with own_errors(run.store.path):
