@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from pfedul import Federation
 from pfedul.errors import PfedulError
 from pfedul.flower.client import _model_and_data
 from pfedul.run.owncode import CODE as SETTINGS
+from pfedul.run.owncode import code_in
 from pfedul.settings import Settings, read_settings, settings_row
 from pfedul.store.chain import SETTINGS_ROW, UPGRADED, Attestation, settings_entry
 from pfedul.store.ledger import Ledger
@@ -93,8 +95,17 @@ def test_nor_through_a_link(here):
 @pytest.mark.usefixtures("here")
 def test_nor_from_its_configuration_used_for_another_run():
     file = "runs/evil/federation.toml"
-    assert "names code and was not signed" in refuse("train", "new", "--config", file)
+    assert "names code and lies in a run folder" in refuse("train", "new", "--config", file)
+    Path("linked.toml").symlink_to(file)
+    assert "names code and lies in a run folder" in refuse(
+        "train", "new", "--config", "linked.toml"
+    )
     assert "names code" in refuse("train", "new", "--config", file, *NAMES[:2])
+
+
+def test_the_advice_can_be_pasted_into_a_shell():
+    settings = {"model": "nets:build:a=$(touch imported)", "data": "digits"}
+    assert code_in(settings) == ["--model 'nets:build:a=$(touch imported)'"]
 
 
 @pytest.mark.usefixtures("here")

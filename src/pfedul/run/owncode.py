@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from pfedul.base.code import OwnFunction, own_function
@@ -50,7 +51,7 @@ def code_to_confirm(ledger: Ledger, settings: Settings, given: Mapping[str, Any]
 def code_in(values: Mapping[str, Any]) -> list[str]:
     """The options among these values that name code."""
     named = {key: CODE[key].own_code(str(value)) for key, value in values.items() if key in CODE}
-    return [f"{option_name(key)} {name}" for key, name in named.items() if name]
+    return [f"{option_name(key)} {quote(str(name))}" for key, name in named.items() if name]
 
 
 def newly_confirmed(ledger: Ledger, settings: Settings, names: Mapping[str, str]) -> bool:
@@ -60,19 +61,21 @@ def newly_confirmed(ledger: Ledger, settings: Settings, names: Mapping[str, str]
     )
 
 
-def refuse_unconfirmed(place: Path, options: list[str]) -> None:
+def refuse_unconfirmed(
+    place: Path, options: list[str], why: str = "was not signed with your key"
+) -> None:
     if options:
         raise PfedulError(
-            f"{place} names code and was not signed with your key; if you want that code to be "
+            f"{place} names code and {why}; if you want that code to be "
             f"imported, say so with {' '.join(options)}."
         )
 
 
 def refuse_code_of_run(config: Path, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """A configuration from a run folder: the code in it has to be named in the call as well."""
-    if (config.parent / LEDGER_FILE).is_file():
+    if (config.resolve().parent / LEDGER_FILE).is_file():
         unnamed = {key: value for key, value in values.items() if given.get(key) is None}
-        refuse_unconfirmed(config, code_in(unnamed))
+        refuse_unconfirmed(config, code_in(unnamed), "lies in a run folder")
 
 
 def own_parts(
