@@ -118,10 +118,10 @@ def test_train_with_a_killed_worker_and_forget_are_the_same_as_inline(tmp_path):
             os.kill(killed[0], signal.SIGKILL)
 
     outcomes = {}
-    for engine, progress in (("inline", None), ("flower-simulation", kill_one)):
+    for engine, at_reply in (("inline", print), ("flower-simulation", kill_one)):
         settings = {"engine": engine, "workers": 1, "rounds": 2, "personalization": "fedrep"}
         with create(tmp_path / engine, **settings) as federation:
-            federation.train(callbacks=[AtProgress(progress)])
+            federation.train(callbacks=[AtProgress(at_reply)])
             federation.forget("c0", method="fine-tune:rounds=1,ascent=1")
             outcomes[engine] = federation.forget("c1", correction="reset", layers="all")
     assert killed

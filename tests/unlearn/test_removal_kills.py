@@ -317,9 +317,9 @@ def test_a_hindrance_that_may_pass_leaves_the_request_pending(hindrance, start, 
 
         away = ["c0", "c2", "c3"] if hindrance == "away" else []
         words = "No space left" if hindrance == "disk" else "all of them are away"
-        on_stage = hinder if hindrance == "disk" else None
+        callbacks = [AtStage(hinder)] if hindrance == "disk" else []
         with pytest.raises(PfedulError, match=words):
-            federation.forget(TARGET, away=away, callbacks=[AtStage(on_stage)], **options)
+            federation.forget(TARGET, away=away, callbacks=callbacks, **options)
     assert status_of(run) == "pending"
     assert committed(run) == before
     assert any((run / "unlearning").rglob("*.safetensors"))
