@@ -53,7 +53,8 @@ def test_status_for_people_and_for_programs(run):
     assert "refused   no replies; none shortened" in text
     found = json.loads(succeed("status", run, "--json"))
     assert set(found) == {
-        *("run", "personalization", "data", "model", "rounds", "rounds_asked", "clients"),
+        *("run", "personalization", "data", "task", "figure", "model", "rounds", "rounds_asked"),
+        "clients",
         *("accuracy_now", "loss", "accuracy", "requests", "audits", "refused", "cost"),
         *("bytes", "records", "chain", "privacy"),
     }
