@@ -62,6 +62,14 @@ def test_an_audit_with_oracles(tmp_path):
     assert audit.evidence["relearn"] is None
 
 
+def test_an_audit_after_the_fact_takes_targets_of_the_task(tmp_path):
+    with federation_of("regression", tmp_path / "run", rounds=1) as federation:
+        federation.train()
+        federation.forget("c1", audit=False)
+        audit = federation.audit(data={"c1": data_of("regression")["c1"]}, level="quick")
+    assert {row["surface"] for row in audit.tests} == {"remaining", "worst"}
+
+
 def test_the_bodys_features_are_computed_once_for_each_position(tmp_path):
     """FedRep trains the head on cached features, here with a built-in data set."""
     settings = {"personalization": "fedrep", "partition": "natural", "clients": 3, "rounds": 1}

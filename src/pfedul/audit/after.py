@@ -155,7 +155,9 @@ def brought_data(run: Run, targets: Sequence[str], given: Sequence[str]) -> dict
     """The targets' samples, from `[ID=]FILE.npz` each, or from the run's own data set."""
     if list(given) != [FROM_RUN]:
         files = _files(targets, given)
-        return {target: _in_form(run, read_parts(files[target])) for target in targets}
+        task, whose = run.bench.training.task, "the samples that were brought"
+        parts = {target: with_targets(task, whose, read_parts(files[target])) for target in targets}
+        return {target: _in_form(run, parts[target]) for target in targets}
     for target in targets:
         if target not in run.known_data:
             raise PfedulError(
@@ -172,7 +174,8 @@ def given_data(run: Run, targets: Sequence[str], own: OwnData | None) -> dict[st
     missing = [target for target in targets if target not in own]
     if missing:
         raise PfedulError(f"The data that were given have no samples of '{missing[0]}'; add them.")
-    clients = own_clients({target: own[target] for target in targets}).clients
+    given = {target: own[target] for target in targets}
+    clients = own_clients(given, run.bench.training.task).clients
     return {target: _in_form(run, clients[target]) for target in targets}
 
 
@@ -194,7 +197,6 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
     someone = next(iter(run.bench.data.values())).train
     known, _ = someone.batch(_FIRST)
     wanted = next(iter(named_tensors(known).values())).dtype
-    data = with_targets(run.bench.training.task, "the samples that were brought", data)
     data = ClientData(data.train.as_type(wanted), data.test.as_type(wanted))
     for part in (data.train, data.test):
         if not len(part):
