@@ -122,12 +122,17 @@ def key(public: Path | None, accept: Path | None, hand_over: tuple[Path, Path] |
         with own_errors(public):
             public.write_text(result["public_key"], encoding="utf-8")
     if accept is not None:
-        result["accepted"] = takeover.accept(accept) or f"{accept} is as your key signed it last."
+        needed = takeover.accept(accept)
+        result["accepted"] = f"{accept} {_TAKEN_OVER if needed else _AS_SIGNED}"
     if hand_over is not None:
         run, file = hand_over
         takeover.hand_over(run, read_public_key(file))
         result["handed_over"] = f"{run}: the owner of the key in {file} may sign from now on."
     return Output(result, lambda: _print_key(result))
+
+
+_TAKEN_OVER = "is taken over as it is; an entry of its chain says so."
+_AS_SIGNED = "is as your key signed it last; there was nothing to accept."
 
 
 def _print_key(result: dict[str, str]) -> None:

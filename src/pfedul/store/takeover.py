@@ -12,16 +12,16 @@ from pfedul.store.store import Store
 from pfedul.store.trust import distrust
 
 
-def accept(run: Path) -> str | None:
-    """Take over a run as it is; returns why that was needed, None if it was not."""
+def accept(run: Path) -> bool:
+    """Take over a run as it is; returns whether that was needed."""
     memory = Memory(run)
     with closing(Store.open_unremembered(memory.run)) as store:
-        why = distrust(memory.run, read_chain(store.ledger))
-        if why is not None:
+        needed = distrust(memory.run, read_chain(store.ledger)) is not None
+        if needed:
             store.ledger.write([Attestation(ACCEPTED)])
         chain = read_chain(store.ledger)
         memory.note(chain[0].hash, chain[-1])
-    return why
+    return needed
 
 
 def hand_over(run: Path, public: str) -> None:
