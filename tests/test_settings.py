@@ -23,7 +23,7 @@ from pfedul.unlearn.methods import with_records_of_methods
     [
         ({"data": "imagenet"}, "Unknown data set 'imagenet'; known are: digits, "),
         ({"model": "vit"}, "Unknown model 'vit'; known are: resnet18, cnn, mlp, transformer."),
-        ({"personalization": "fedsgd"}, "known are: fedavg, fedper, fedrep, ditto, fedbn."),
+        ({"personalization": "fedsgd"}, "known are: fedavg, fedper, fedrep, ditto, fedbn, lora."),
         ({"partition": "random"}, "Unknown partition 'random'"),
         (
             {"engine": "slurm"},

@@ -1,5 +1,6 @@
 """Through which models an attacker looks: which there are, and what they answer."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -39,12 +40,15 @@ def federation_of(folder, name, data=None, model=Deep, **settings):
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     """A trained federation of each personalisation, two targets, and what was answered."""
-    found = {}
-    for name in AVAILABLE:
-        with federation_of(tmp_path_factory.mktemp("surfaces") / "run", name) as federation:
-            state = untouched_state(federation, ["c1", "c3"])
-            found[name] = (federation, state, *answers_of(federation, state, ["c3", "c1"]))
-    return found
+    with ExitStack() as stack:
+        yield {name: _asked(stack, tmp_path_factory, name) for name in AVAILABLE}
+
+
+def _asked(stack, tmp_path_factory, name):
+    folder = tmp_path_factory.mktemp("surfaces")
+    federation = stack.enter_context(federation_of(folder / "run", name))
+    state = untouched_state(federation, ["c1", "c3"])
+    return (federation, state, *answers_of(federation, state, ["c3", "c1"]))
 
 
 def answers_of(federation, state, targets):

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from helpers.comparison_documents import cell, comparison, failed
+from pfedul.compare.labels import short_labels
 from pfedul.compare.page import comparison_page
 from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter, picture_of
-from pfedul.compare.tables import short_labels
 from pfedul.report.blocks import Table
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown

@@ -28,7 +28,9 @@ from pfedul.engine.messages import Failure
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.protocol import Task, Workbench
 
-KINDS = [kind.name for kind in PERSONALIZATIONS]
+KINDS = [kind.name for kind in PERSONALIZATIONS if kind.prepare is None]
+"""Those that can share a model."""
+
 ENGINE = {"engine": "flower-simulation", "workers": 2}
 
 

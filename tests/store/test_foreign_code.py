@@ -64,6 +64,10 @@ def here(theirs, tmp_path):
 @pytest.mark.usefixtures("here")
 def test_its_code_is_not_imported(command):
     sentence = refuse(*words(command, "runs/evil"))
+    if command not in {"evaluate", "inspect"}:  # these only read, and so sign nothing
+        assert "is signed by the key" in sentence
+        succeed("key", "--accept", "runs/evil")
+        sentence = refuse(*words(command, "runs/evil"))
     assert "names code and was not signed with your key" in sentence
     assert sentence.endswith(f"say so with {' '.join(NAMES)}.")
 
@@ -77,6 +81,7 @@ def test_it_can_be_looked_at(here):
 @pytest.mark.parametrize("command", ["evaluate", "train"])
 @pytest.mark.usefixtures("here")
 def test_code_inside_the_run_is_not_imported_even_if_it_is_named(command):
+    succeed("key", "--accept", "runs/evil")
     sentence = refuse(command, "runs/evil", *NAMES)
     assert "code is never imported from a run folder" in sentence
 
@@ -156,7 +161,8 @@ def a_colleagues(tmp_path):
 
 
 def test_named_once_in_the_call_it_is_the_users_own(a_colleagues):
-    refuse("train", "run", "--rounds", "2")
+    assert "is signed by the key" in refuse("train", "run", "--rounds", "2", *CODE)
+    succeed("key", "--accept", "run")
     assert f"say so with {' '.join(CODE[2:])}" in refuse("train", "run", *CODE[:2])
     assert not (a_colleagues / "imported").exists()
     succeed("evaluate", "run", *CODE)  # only reads, and so signs nothing
@@ -172,6 +178,7 @@ def test_objects_do_not_sign_for_names(a_colleagues):
         with Federation.open("run") as federation:
             data = {name: (own.train, own.test) for name, own in federation.bench.data.items()}
             model = federation.bench.build_model
+    succeed("key", "--accept", "run")
     with Federation.open("run", data=data, model=model):
         pass
     assert "names code" in refuse("evaluate", "run")

@@ -312,7 +312,7 @@ def test_while_another_request_is_not_finished_a_refused_one_stays(run):
 
     with deep_again(run) as federation:
         with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, by="case 17", on_stage=interrupt)
+            federation.forget(TARGET, by="case 17", callbacks=[AtStage(interrupt)])
         with pytest.raises(PfedulError, match="is not finished"):
             federation.forget("c2", by="case 18")
         assert federation.forget(TARGET).request == 1

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.text import counted, number, signed
-from pfedul.compare.tables import OWN_BASE, is_oracle, marked, setting, short_labels, who
+from pfedul.compare.labels import short_labels
+from pfedul.compare.tables import OWN_BASE, is_oracle, marked, setting, who
 from pfedul.report.blocks import Picture
 from pfedul.report.material import Json
 from pfedul.report.style import BAND, GRID, INK, PAGE, SERIES, on_white

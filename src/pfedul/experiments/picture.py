@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfedul.compare.tables import short_labels
+from pfedul.compare.labels import short_labels
 from pfedul.experiments.base import UNTOUCHED
 
 Document = Mapping[str, Any]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pfedul.base.text import counted
 from pfedul.compare import tables
+from pfedul.compare.labels import short_labels
 from pfedul.compare.tables import NO_RESULT, SHARED
 from pfedul.report.material import Json
 from pfedul.terminal.console import console, line
@@ -93,7 +94,7 @@ def _width(
 def _rows(document: Json) -> list[dict[str, str]]:
     """Rows as text; a failed one refers to the line below that says why."""
     methods = [row for row in document["methods"] if row["asked"]]
-    names = tables.short_labels(row["label"] for row in methods)
+    names = short_labels(row["label"] for row in methods)
     failed = [row["label"] for row in methods if row["failure"] is not None]
     shared = tables.has_shared_accuracy([*document["references"], *document["methods"]])
     shown = [(row, f"({row['label']})", "") for row in document["references"]]
