@@ -33,11 +33,11 @@ from pfedul.base.inputs import single
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
-from pfedul.data import TensorSamples
-from pfedul.models import resnet18
+from pfedul.data.samples import TensorSamples
+from pfedul.models.resnet import resnet18
 from pfedul.personalization import Job, LocalTraining, Recalibration
 from pfedul.personalization.fedper import FEDPER
-from pfedul.records import FisherRecord
+from pfedul.records.fisher import FisherRecord
 from pfedul.split import Split, split_head
 from pfedul.unlearn import Plan, PlanOptions, plan_removal
 from speed import PAGE, machine, write_page

@@ -14,7 +14,8 @@ import click
 
 from pfedul.aggregation import AGGREGATIONS
 from pfedul.cli import main
-from pfedul.data import DATASETS, PARTITIONS
+from pfedul.data.datasets import DATASETS
+from pfedul.data.partitions import PARTITIONS
 from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.cases import Scale, Shelf
 from pfedul.experiments.document import document_of
@@ -27,9 +28,9 @@ from pfedul.records import RECORDS
 from pfedul.settings import Settings
 from pfedul.tasks import TASKS
 from pfedul.terminal.choices import DATASET, PERSONALIZATION, choice_rows, defaults_of
-from pfedul.unlearn import CORRECTIONS
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
 
 NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
 HERE = Path(__file__).parent

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from pfedul.cli import main
-from pfedul.data import DATASETS, PARTITIONS
+from pfedul.data.datasets import DATASETS
+from pfedul.data.partitions import PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.unlearn.methods import METHODS
@@ -130,10 +131,10 @@ def test_registry_command_line_and_docs_agree():
 )
 def test_an_entry_is_one_file_and_one_registry_line(folder, registry):
     source = (ROOT / "src/pfedul" / folder / "__init__.py").read_text()
-    line = source.split("Registry(", 1)[1].split(")", 1)[0]
+    lines = source.split("Registry(", 1)[1].split(")", 1)[0]
     for entry in registry:
         constant = entry.name.upper().replace("-", "_")
-        assert constant in line
+        assert f":{constant}" in lines
         files = (ROOT / "src/pfedul" / folder).glob("*.py")
         homes = [file.name for file in files if f"\n{constant} = " in file.read_text()]
         assert len(homes) == 1, (entry.name, homes)

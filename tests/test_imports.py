@@ -1,11 +1,13 @@
 """Imports only go down: no module imports one of a higher floor, and there is no cycle.
 
-Typing-only and lazy imports count. The floors are also in docs/architecture.md.
+Typing-only and lazy imports count, and so do the entries of registries, which are imported when
+they are used. The floors are also in docs/architecture.md.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -33,6 +35,10 @@ DOORS = ("pfedul", "pfedul.__main__")
 """The package's own door and `python -m pfedul`: on top of everything."""
 
 
+ENTRY = re.compile(r"^(pfedul[.\w]+):\w+$")
+"""An entry of a registry: `module:attribute`."""
+
+
 @cache
 def modules() -> dict[str, Path]:
     return {_name(path): path for path in sorted((SRC / "pfedul").rglob("*.py"))}
@@ -51,6 +57,8 @@ def imported(path: Path, known: dict[str, Path]) -> set[str]:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= set(ENTRY.findall(node.value))
     return {name for name in names if name in known}
 
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import copied
 from helpers.toys import create
+from pfedul.base.hashes import digest_file
 from pfedul.base.keys import (
     KEY_VARIABLE,
     fingerprint,
@@ -22,7 +23,6 @@ from pfedul.base.keys import (
     public_pem,
     usual_key_file,
 )
-from pfedul.base.tensorfile import digest_file
 from pfedul.proof.certificate import certify
 from pfedul.proof.envelope import sign
 from pfedul.proof.verify_certificate import read_certificate

@@ -6,7 +6,8 @@ from torch import nn
 
 from helpers.toys import WithNorm
 from pfedul.errors import PfedulError
-from pfedul.models import build_model, resnet18
+from pfedul.models import build_model
+from pfedul.models.resnet import resnet18
 from pfedul.split import (
     ROOT_LAYER,
     Split,

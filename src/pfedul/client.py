@@ -26,7 +26,7 @@ from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.personalization.recalibration import renewed_statistics
 from pfedul.protocol import MEASURING, MEASURING_CPU, Reply, Task, Workbench, split_extra
 from pfedul.records.exact import exact_fisher
-from pfedul.tasks import LearningTask
+from pfedul.tasks.base import LearningTask
 
 
 @dataclass(frozen=True)

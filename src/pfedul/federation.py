@@ -193,7 +193,8 @@ class Federation(Run, Result):
         with the same hashes.
         """
         self.store.require_writing()
-        from pfedul.audit.rehearsal import Rehearsal, level_of, rehearse
+        from pfedul.audit.levels import level_of
+        from pfedul.audit.rehearsal import Rehearsal, rehearse
 
         chosen, wanted = level_of(level, oracles), named_options(options)
         with told(callbacks) as callback:
@@ -216,7 +217,7 @@ class Federation(Run, Result):
         """
         self.store.require_writing()
         from pfedul.audit.after import Inquiry, audit_after, given_data, honoured_request
-        from pfedul.audit.rehearsal import level_of
+        from pfedul.audit.levels import level_of
 
         removal = honoured_request(self, request)
         samples = given_data(self, removal.targets, data)

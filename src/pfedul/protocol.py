@@ -206,5 +206,3 @@ class RoundResult:
 
 OnStage = Callable[[str, int, int], None]
 """Called with progress: the stage, how many clients of it are done, how many there are."""
-
-ENGINES = ("auto", "inline", "processes", "flower-simulation")

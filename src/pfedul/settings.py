@@ -17,21 +17,21 @@ import tomli_w
 from pfedul.aggregation import AGGREGATIONS
 from pfedul.aggregation.combinations import check_combination
 from pfedul.aggregation.weights import Weighing
-from pfedul.base.device import DEVICES, PRECISIONS
+from pfedul.base.hashes import digest
+from pfedul.base.names import AUGMENTATIONS, DEVICES, ENGINES, OPTIMIZERS, PRECISIONS
 from pfedul.base.options import check_options, option, option_name, refuse_unknown
-from pfedul.base.tensorfile import digest
-from pfedul.data import BACKDOOR_FORM, DATASETS, PARTITIONS
+from pfedul.data.datasets import DATASETS
+from pfedul.data.partitions import PARTITIONS
+from pfedul.data.trigger import BACKDOOR_FORM
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
-from pfedul.personalization import PERSONALIZATIONS, LocalTraining
-from pfedul.personalization.augmentation import AUGMENTATIONS
-from pfedul.personalization.descent import OPTIMIZERS, cosine
-from pfedul.protocol import ENGINES
+from pfedul.personalization import PERSONALIZATIONS
+from pfedul.personalization.base import LocalTraining, cosine
 from pfedul.records import canonical_records, record_names
-from pfedul.records.base import RecordOptions
+from pfedul.records.options import RecordOptions
 from pfedul.store.ledger import Statement, insert
 from pfedul.store.paths import SETTINGS_FILE, inside
-from pfedul.tasks import TASKS, task_of
+from pfedul.tasks import DEFAULT_TASK, TASKS, task_of
 
 SCHEDULES = ("constant", "cosine")
 
@@ -78,7 +78,7 @@ class Settings:
         later=True,
     )
     task: str = option(
-        "classification", "What is learned; see 'pfedul tasks'.", registry=TASKS, newer=True
+        DEFAULT_TASK, "What is learned; see 'pfedul tasks'.", registry=TASKS, newer=True
     )
     model: str = option(
         "cnn",
@@ -98,7 +98,7 @@ class Settings:
     )
     local_epochs: int = option(5, "Epochs that a client trains in a round.", at_least=1)
     lr: float = option(0.01, "Local learning rate.", above=0)
-    optimizer: str = option("sgd", "Local optimiser.", choices=tuple(OPTIMIZERS), newer=True)
+    optimizer: str = option("sgd", "Local optimiser.", choices=OPTIMIZERS, newer=True)
     schedule: str = option(
         "constant",
         "The learning rate over the rounds: the same in all, or falling to zero along a cosine.",
@@ -108,7 +108,7 @@ class Settings:
     augment: str = option(
         "none",
         "Change images at random in local training; recalibration and audits see them as they are.",
-        choices=tuple(AUGMENTATIONS),
+        choices=AUGMENTATIONS,
         newer=True,
     )
     momentum: float = option(0.9, "Local momentum (of SGD).", at_least=0, at_most=1)

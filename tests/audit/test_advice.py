@@ -8,7 +8,7 @@ from helpers.auditing import rehearsal
 from helpers.forgetting_kill import TARGET, deep
 from pfedul.audit.advice import NOTHING_LEFT, next_rehearsal, next_step
 from pfedul.audit.judge.rules import FORGOTTEN, NOT_ENOUGH, OVER_FORGOTTEN, PARTLY, VERDICTS
-from pfedul.audit.rehearsal import LEVELS
+from pfedul.audit.levels import LEVELS
 
 OPTIONS = {
     "default": {},

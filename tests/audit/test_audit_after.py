@@ -10,7 +10,7 @@ from helpers.forgetting_kill import CLIENTS, TARGET, copied, deep_again, trained
 from helpers.toys import client_data, tensor_digests
 from pfedul import PfedulError
 from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
-from pfedul.audit.rehearsal import level_of
+from pfedul.audit.levels import level_of
 from pfedul.report.material import read_material
 
 STRONG = {"correction": "trust-region:clip=0.3"}

@@ -12,8 +12,8 @@ from pfedul import Settings
 from pfedul.audit.ask.logits import head_features, logits_from_heads, logits_of
 from pfedul.base.tensors import Tensors, load_tensors, read_tensors
 from pfedul.base.threads import one_thread
-from pfedul.data import TensorSamples, own_clients
-from pfedul.data.samples import DatasetSamples
+from pfedul.data.own import own_clients
+from pfedul.data.samples import DatasetSamples, TensorSamples
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.local import FORWARD_BATCH
 from pfedul.protocol import Workbench

@@ -5,9 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from pfedul.audit import bootstrap_interval, cfi, pps, preservation
 from pfedul.errors import PfedulError
-from pfedul.evaluation import cfi_of_ratios, pps_of_ratios
+from pfedul.evaluation import (
+    bootstrap_interval,
+    cfi,
+    cfi_of_ratios,
+    pps,
+    pps_of_ratios,
+    preservation,
+)
 
 BEFORE = {"a": 0.8, "b": 0.5, "c": 0.4}
 AFTER = {"a": 0.4, "b": 0.5, "c": 0.6}  # ratios 0.5, 1, 1.5

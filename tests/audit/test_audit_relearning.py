@@ -19,7 +19,7 @@ from pfedul.audit.evidence.relearning import (
 )
 from pfedul.audit.state import State
 from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.data import own_clients
+from pfedul.data.own import own_clients
 from pfedul.data.samples import DatasetSamples
 from pfedul.protocol import Workbench
 from pfedul.run.assembly import assemble

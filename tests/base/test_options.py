@@ -6,8 +6,9 @@ import pytest
 
 from pfedul.base.options import REQUIRED, check_options, is_option, option
 from pfedul.base.registry import Registry, make_options
-from pfedul.data import DATASETS, PARTITIONS
-from pfedul.data.backdoor import Trigger
+from pfedul.data.datasets import DATASETS
+from pfedul.data.partitions import PARTITIONS
+from pfedul.data.trigger import Trigger
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
@@ -35,7 +36,8 @@ class Toy:
     options: type = ToyOptions
 
 
-TOYS = Registry("toy", Toy())
+TOY = Toy()
+TOYS = Registry("toy", {"toy": f"{__name__}:TOY"})
 
 
 def test_options_within_their_limits_are_taken():

@@ -12,7 +12,8 @@ from helpers.scripts import run_script
 from pfedul import Federation, Settings
 from pfedul.base import registry as registry_module
 from pfedul.base.registry import NoOptions, Registry, registered_entries, restore_entries
-from pfedul.data import DATASETS, PARTITIONS
+from pfedul.data.datasets import DATASETS
+from pfedul.data.partitions import PARTITIONS
 from pfedul.engine.processes import pickle_bench, unpickle_bench
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS, build_model
@@ -28,6 +29,8 @@ class Toy:
     summary: str = "a toy"
     options: type = NoOptions
 
+
+BEAR = Toy("bear")
 
 PLUGIN = """
 from pfedul.models.mlp import MLP
@@ -65,7 +68,11 @@ def install(tmp_path, monkeypatch):
 
 def models() -> Registry[ModelKind]:
     """The registry as a new process has it."""
-    return Registry("model", MODELS["cnn"], MODELS["mlp"], group="pfedul.models")
+    return Registry(
+        "model",
+        {"cnn": "pfedul.models.cnn:CNN", "mlp": "pfedul.models.mlp:MLP"},
+        group="pfedul.models",
+    )
 
 
 def test_an_entry_point_of_another_package_is_a_choice_like_any_other(install):
@@ -124,7 +131,7 @@ def test_the_registries_are_open_under_these_names(registry, group):
 
 
 def test_an_entry_can_be_registered_in_python_and_replaced():
-    toys = Registry("toy", Toy("bear"))
+    toys = Registry("toy", {"bear": f"{__name__}:BEAR"})
     toys.register(Toy("car"))
     assert [toy.name for toy in toys] == ["bear", "car"]
     toys.register(Toy("car", "a red one"), replace=True)
@@ -140,7 +147,7 @@ def test_an_entry_can_be_registered_in_python_and_replaced():
     ],
 )
 def test_what_cannot_be_registered_is_refused_in_a_sentence(entry, reason):
-    toys = Registry("toy", Toy("bear"))
+    toys = Registry("toy", {"bear": f"{__name__}:BEAR"})
     toys.register(Toy("car"))
     with pytest.raises(PfedulError, match=f"cannot be registered: {reason}."):
         toys.register(entry)
@@ -152,7 +159,7 @@ def test_a_built_in_entry_cannot_be_replaced():
 
 
 def test_what_was_registered_travels_to_another_process():
-    toys = Registry("toy", Toy("bear"))
+    toys = Registry("toy", {"bear": f"{__name__}:BEAR"})
     toys.register(Toy("car"))
     sent = registered_entries()
     registry_module._REGISTERED.clear()

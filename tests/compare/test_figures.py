@@ -12,7 +12,7 @@ from pfedul.audit.attacks.base import Labels, View
 from pfedul.audit.attacks.threshold import cross_fitted_accuracy
 from pfedul.compare.figures import mia_figures, preservation_intervals, preserved
 from pfedul.data.samples import TensorSamples
-from pfedul.tasks import CLASSIFICATION
+from pfedul.tasks.classification import CLASSIFICATION
 
 RNG = np.random.default_rng(0)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data import Dataset, Owners, TensorSamples
 from pfedul.data.datasets import cifar, femnist
-from pfedul.data.datasets.base import SearchPath
+from pfedul.data.datasets.base import Dataset, Owners, SearchPath
 from pfedul.data.datasets.files import ENVIRONMENT_VARIABLE, find
+from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 
 _NAMED = os.environ.get(ENVIRONMENT_VARIABLE)

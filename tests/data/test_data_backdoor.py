@@ -5,18 +5,10 @@ import torch
 
 from helpers.toys import Unpicklable, WithNorm, client_data, create, reopen, tensor_digests
 from pfedul import Federation, PfedulError
-from pfedul.data import TensorSamples, fingerprint, own_clients
-from pfedul.data.backdoor import (
-    Backdoor,
-    Trigger,
-    parse_backdoor,
-    plant,
-    stamped,
-    trigger_value,
-    triggered,
-    with_backdoor,
-)
-from pfedul.data.samples import DatasetSamples
+from pfedul.data.backdoor import plant, stamped, trigger_value, triggered, with_backdoor
+from pfedul.data.own import own_clients
+from pfedul.data.samples import DatasetSamples, TensorSamples, fingerprint
+from pfedul.data.trigger import Backdoor, Trigger, parse_backdoor
 
 
 def images(count: int = 40) -> TensorSamples:

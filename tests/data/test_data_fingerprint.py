@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pfedul.data import ClientData, DatasetSamples, TensorSamples, fingerprint
+from pfedul.data.samples import ClientData, DatasetSamples, TensorSamples, fingerprint
 
 X, Y = torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 1])
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data import DATASETS, PARTITIONS, fingerprint, load_clients
-from pfedul.data.load import thin
+from pfedul.data.datasets import DATASETS
+from pfedul.data.load import load_clients, thin
+from pfedul.data.partitions import PARTITIONS
+from pfedul.data.samples import fingerprint
 from pfedul.errors import PfedulError
 
 

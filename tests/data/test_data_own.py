@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from pfedul.data import DatasetSamples, TensorSamples, own_clients
+from pfedul.data.own import own_clients
+from pfedul.data.samples import DatasetSamples, TensorSamples
 from pfedul.errors import PfedulError
 
 X, Y = torch.rand(4, 3), torch.tensor([0, 1, 2, 1])

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from pfedul.base.registry import NoOptions
-from pfedul.data import PARTITIONS, Owners
-from pfedul.data.partitions import dirichlet, iid, imbalanced, natural, pathological, rare_class
+from pfedul.data.datasets.base import Owners
+from pfedul.data.partitions import (
+    PARTITIONS,
+    dirichlet,
+    iid,
+    imbalanced,
+    natural,
+    pathological,
+    rare_class,
+)
 from pfedul.errors import PfedulError
 
 DEALT = ["iid", "dirichlet:0.3", "pathological:2", "imbalanced", "rare-class"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pfedul import PfedulError
-from pfedul.data import DatasetSamples, as_samples
+from pfedul.data.samples import DatasetSamples, as_samples
 
 X, Y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from pfedul.data import load_clients
 from pfedul.data.datasets.base import SearchPath
 from pfedul.data.datasets.sentences import SentencesOptions, load
+from pfedul.data.load import load_clients
 
 OPTIONS = SentencesOptions(writers=3, each=40, length=6, words=9, topics=4)
 

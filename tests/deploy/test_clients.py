@@ -28,7 +28,7 @@ from helpers.flower_deploying import (
     until,
 )
 from helpers.flower_story import SMALL, STRONG, twin
-from pfedul.base.tensorfile import digest_file
+from pfedul.base.hashes import digest_file
 from pfedul.flower.deployment import control
 from pfedul.flower.deployment.certificates import make_node_key, node_key
 from pfedul.flower.deployment.environment import free_port, node_command, process_environment

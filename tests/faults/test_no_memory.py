@@ -69,7 +69,7 @@ def test_the_command_line_says_it_in_one_sentence(command, monkeypatch, tmp_path
         raise MemoryError
 
     monkeypatch.setattr(Federation, "open", no_memory)
-    monkeypatch.setattr("pfedul.cli.train.read_status", no_memory)
+    monkeypatch.setattr("pfedul.status.read_status", no_memory)
     done = CliRunner().invoke(main, [command, str(tmp_path)])
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: There was not enough memory;")

@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from helpers.flower_grid import OneProcessGrid, Operator
 from helpers.toys import WithNorm, client_data, create
-from pfedul.base.tensorfile import digest_file
+from pfedul.base.hashes import digest_file
 from pfedul.flower import client_app
 
 SETTINGS = {"task": "multi-label", "rounds": 1}

@@ -13,7 +13,8 @@ from flwr.app import Error
 from helpers.flower_grid import allow
 from helpers.toys import WithNorm, client_data
 from pfedul import Federation, PfedulError
-from pfedul.base.tensorfile import as_hash, digest_file, read_file
+from pfedul.base.hashes import digest_file
+from pfedul.base.tensorfile import as_hash, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.engine.flower.wire import open_reply, open_words, pack_reply, pack_words
 from pfedul.errors import OutOfMemory

@@ -12,7 +12,8 @@ import pytest
 from pfedul import Federation
 from pfedul.audit.evidence import measures
 from pfedul.audit.evidence import relearning as relearn_time
-from pfedul.audit.rehearsal import Rehearsal, level_of
+from pfedul.audit.levels import level_of
+from pfedul.audit.rehearsal import Rehearsal
 from pfedul.audit.rehearsal import rehearse as do_it
 from pfedul.engine.inline import InlineEngine
 from pfedul.protocol import Reply, Task

@@ -17,7 +17,8 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from pfedul.base.tensorfile import as_hash, digest_file, read_file
+from pfedul.base.hashes import digest_file
+from pfedul.base.tensorfile import as_hash, read_file
 from pfedul.cli import Commands
 from pfedul.cli.deploy import down, up
 from pfedul.flower.deployment import control

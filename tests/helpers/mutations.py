@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from pfedul.base.tensorfile import digest, encode, read_file
+from pfedul.base.hashes import digest
+from pfedul.base.tensorfile import encode, read_file
 
 Mutation = Callable[[random.Random, Path, Path], None]
 """Changes a run; the last path is a folder of the user's, outside the run."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pfedul import Federation
+from pfedul.base.hashes import digest_file
 from pfedul.base.registry import NoOptions
-from pfedul.base.tensorfile import digest_file
 from pfedul.data.samples import TensorSamples
 from pfedul.personalization import PERSONALIZATIONS, Job, LocalTraining
 

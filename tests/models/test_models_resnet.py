@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pfedul.errors import PfedulError
-from pfedul.models import resnet18
+from pfedul.models.resnet import resnet18
 
 BLOCKS = [f"layer{stage}.{block}" for stage in (1, 2, 3, 4) for block in (0, 1)]
 WITH_SHORTCUT = {"layer2.0", "layer3.0", "layer4.0"}

@@ -12,7 +12,7 @@ from helpers.toys import OneWeight, WithNorm, samples
 from pfedul.data.samples import TensorSamples
 from pfedul.errors import PfedulError
 from pfedul.models import build_model
-from pfedul.records import exact_fisher, rank_agreement
+from pfedul.records.exact import exact_fisher, rank_agreement
 
 
 def by_loop(model: nn.Module, data: TensorSamples, names: list[str]) -> dict[str, torch.Tensor]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pfedul.errors import PfedulError
-from pfedul.records import FisherRecord, fisher_noise, updated_fisher
+from pfedul.records.fisher import FisherRecord, fisher_noise, updated_fisher
 from pfedul.split import Layer
 
 LAYERS = [Layer("one", ("w", "b"), 3), Layer("two", ("v",), 1)]

@@ -12,7 +12,8 @@ from helpers.auditing import rehearse
 from helpers.tasks import SOURCES, TRANSFORMER, TwoInputs, data_of, federation_of
 from pfedul import Federation, PfedulError
 from pfedul.audit.ask.answers import surfaces_of
-from pfedul.data import TensorSamples, own_clients
+from pfedul.data.own import own_clients
+from pfedul.data.samples import TensorSamples
 from pfedul.tasks import task_of
 from pfedul.unlearn.methods import METHODS
 

@@ -14,7 +14,8 @@ import torch
 
 from pfedul import Federation
 from pfedul.client import ACTIONS
-from pfedul.data.backdoor import parse_backdoor, trigger_value, triggered
+from pfedul.data.backdoor import trigger_value, triggered
+from pfedul.data.trigger import parse_backdoor
 
 ATTACKER = "client-00"
 BACKDOOR = f"{ATTACKER}:label=0,share=0.5"

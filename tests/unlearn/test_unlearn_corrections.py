@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pfedul.errors import PfedulError
-from pfedul.unlearn import CORRECTIONS
-from pfedul.unlearn.pfedul.corrections import Corrected, LayerView
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.corrections.base import Corrected, LayerView
 
 
 def tensors(w: list[float], b: list[float]) -> dict[str, torch.Tensor]:

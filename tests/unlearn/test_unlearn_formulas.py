@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pfedul.base.tensors import norm, square_sum
-from pfedul.unlearn import CORRECTIONS
-from pfedul.unlearn.pfedul.corrections import Corrected, LayerView
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.corrections.base import Corrected, LayerView
 
 LONG = 20_123
 

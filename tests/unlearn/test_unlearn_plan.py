@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pfedul.errors import PfedulError
-from pfedul.records import FisherRecord
+from pfedul.records.fisher import FisherRecord
 from pfedul.split import Layer
 from pfedul.unlearn import Plan, PlanOptions, plan_removal
 

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from pfedul.aggregation.mean import MEAN
-from pfedul.aggregation.trimmed import MEDIAN, TRIMMED_MEAN
+from typing import TYPE_CHECKING
+
 from pfedul.base.registry import Registry
 
-AGGREGATIONS = Registry("aggregation", MEAN, TRIMMED_MEAN, MEDIAN)
+if TYPE_CHECKING:
+    from pfedul.aggregation.base import Aggregation
+
+AGGREGATIONS: Registry[Aggregation] = Registry(
+    "aggregation",
+    {
+        "mean": "pfedul.aggregation.mean:MEAN",
+        "trimmed-mean": "pfedul.aggregation.trimmed:TRIMMED_MEAN",
+        "median": "pfedul.aggregation.trimmed:MEDIAN",
+    },
+)

@@ -11,11 +11,12 @@ from pfedul.audit.judge.rules import (
     OVER_FORGOTTEN,
     PARTLY,
 )
-from pfedul.audit.rehearsal import LEVELS, Rehearsal, level_words
+from pfedul.audit.levels import LEVELS
+from pfedul.audit.rehearsal import Rehearsal, level_words
+from pfedul.base.names import DISTIL, ORDINARY
 from pfedul.unlearn.inspection import share_of
 from pfedul.unlearn.methods.retrain import RETRAIN
 from pfedul.unlearn.options import ForgetOptions
-from pfedul.unlearn.repair import DISTIL, ORDINARY
 
 REQUIREMENTS = {
     "partly": (PARTLY, NOTHING_TO_FORGET, FORGOTTEN),

@@ -22,13 +22,14 @@ from pfedul.audit.ask.samples import check_enough
 from pfedul.audit.ask.surfaces import FITTED
 from pfedul.audit.evidence.document import circumstances, client_figures, examined, removal_part
 from pfedul.audit.judge.case import Case, Examiner
+from pfedul.audit.levels import Level
 from pfedul.audit.models import Retrained, samples_of, trained_oracles
-from pfedul.audit.rehearsal import Level, Price, level_words, price, shown_path, spent_since
+from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_since
 from pfedul.audit.state import state_of
 from pfedul.base.inputs import answer, named_tensors, shape_of
-from pfedul.data import ClientData, own_clients
 from pfedul.data.datasets.npz import read_parts
-from pfedul.data.samples import batch_of
+from pfedul.data.own import own_clients
+from pfedul.data.samples import ClientData, batch_of
 from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.assembly import OwnData, with_targets

@@ -31,12 +31,13 @@ from pfedul.base.randomness import numpy_generator
 from pfedul.base.tensors import Tensors
 from pfedul.base.threads import one_core
 from pfedul.clusters.layout import Clusters
-from pfedul.data import parse_backdoor
 from pfedul.data.samples import TensorSamples
+from pfedul.data.trigger import parse_backdoor
 from pfedul.errors import PfedulError
 from pfedul.protocol import Workbench
 from pfedul.run.run import Run
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 
 LEVEL = "instant"
 

@@ -18,7 +18,8 @@ from pfedul.audit.ask.surfaces import STALE
 from pfedul.audit.state import State, served, state_of
 from pfedul.base.tensorfile import encode
 from pfedul.base.tensors import Tensors, read_tensors
-from pfedul.data import ClientData, parse_backdoor
+from pfedul.data.samples import ClientData
+from pfedul.data.trigger import parse_backdoor
 from pfedul.errors import PfedulError
 from pfedul.personalization import Recalibration
 from pfedul.protocol import OnStage, Refusal, Reply, Task

@@ -13,11 +13,10 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from pfedul.base.names import DEVICES
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 
-DEVICES = "auto, cpu, cuda, cuda:N or mps"
-PRECISIONS = ("float32", "bfloat16")
 CPU = torch.device("cpu")
 
 

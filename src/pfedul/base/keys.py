@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from filelock import FileLock
 
-from pfedul.base.tensorfile import digest
+from pfedul.base.hashes import digest
 from pfedul.errors import PfedulError
 
 KEY_VARIABLE = "PFEDUL_KEY"

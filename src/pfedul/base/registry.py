@@ -15,11 +15,12 @@ import re
 import types
 import typing
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeVar
 
 from pfedul.base.options import broken_limit
@@ -93,18 +94,25 @@ def code_name(text: str) -> CodeName | None:
 class Registry(Generic[EntryT]):
     """The known choices of one kind, in the order in which they are listed to users.
 
+    `built_in` says for each name where its entry is, as an entry point does: `module:attribute`.
+    It is imported when it is used, so the names are known without torch.
+
     Entry points in `group` are loaded when an unknown name is looked up or the choices are
     listed. One that fails gives a warning and leaves the other choices as they are. `code`: a
     function of the user's own may stand in the place of an entry.
     """
 
     def __init__(
-        self, kind: str, *entries: EntryT, group: str | None = None, code: bool = False
+        self,
+        kind: str,
+        built_in: Mapping[str, str],
+        group: str | None = None,
+        code: bool = False,
     ) -> None:
         self.kind = kind
         self.group = group
         self.code = code
-        self._built_in = {entry.name: entry for entry in entries}
+        self._built_in = built_in
         self._plugins: dict[str, EntryT] | None = None
         self._broken: dict[str, str] = {}
 
@@ -113,11 +121,21 @@ class Registry(Generic[EntryT]):
 
     def __getitem__(self, name: str) -> EntryT:
         if name in self._built_in:
-            return self._built_in[name]
+            return self._own(name)
         known = self._known()
         if name not in known:
             raise PfedulError(self._broken.get(name) or self._unknown(name, list(known)))
         return known[name]
+
+    def _own(self, name: str) -> EntryT:
+        entry: EntryT = resolve_name(self._built_in[name])
+        return entry
+
+    def names(self) -> list[str]:
+        """The names that can be chosen; nothing is imported."""
+        points = entry_points(group=self.group) if self.group else ()
+        others = [point.name for point in points]
+        return [*dict.fromkeys([*self._built_in, *others, *_REGISTERED.get(self.kind, {})])]
 
     def register(self, entry: EntryT, *, replace: bool = False) -> None:
         """Add an entry at run time, or with `replace` put it in place of one so added."""
@@ -138,12 +156,13 @@ class Registry(Generic[EntryT]):
             self._plugins = {}  # first, since a plug-in may look into the registry itself
             for point in entry_points(group=self.group) if self.group else ():
                 self._load(point, self._plugins)
-        return {**self._built_in, **self._plugins, **_REGISTERED.get(self.kind, {})}
+        own = {name: self._own(name) for name in self._built_in}
+        return {**own, **self._plugins, **_REGISTERED.get(self.kind, {})}
 
     def _load(self, point: EntryPoint, plugins: dict[str, EntryT]) -> None:
         try:
             entry = point.load()
-            problem = self._problem(entry, {**self._built_in, **plugins})
+            problem = self._problem(entry, {*self._built_in, *plugins})
         except Exception as error:  # whatever a foreign package does when it is imported
             problem = f"{type(error).__name__}: {error}"
         if problem is None:
@@ -154,9 +173,10 @@ class Registry(Generic[EntryT]):
         self._broken[point.name] = sentence
         warnings.warn(sentence, stacklevel=2)
 
-    def _problem(self, entry: Any, known: Mapping[str, EntryT]) -> str | None:
+    def _problem(self, entry: Any, known: Collection[str]) -> str | None:
         """Why something cannot be a further entry, if so."""
-        wanted = type(next(iter(self._built_in.values()), entry))
+        first = next(iter(self._built_in), None)
+        wanted = type(entry if first is None else self._own(first))
         if not isinstance(entry, wanted):
             return f"it is of type {type(entry).__name__}, not {wanted.__name__}"
         return f"there already is a {self.kind} '{entry.name}'" if entry.name in known else None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
@@ -121,29 +119,6 @@ _TYPES = {
 _ORDER = {kind: place for place, kind in enumerate(_TYPES)}
 _ALIGNED = 8
 """Bytes of the header's length, and the multiple to which spaces fill the header."""
-
-
-def digest(data: bytes) -> str:
-    """SHA-256 of the bytes, in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def is_digest(text: object) -> bool:
-    """Whether this is a SHA-256 in hexadecimal.
-
-    >>> is_digest(digest(b"")), is_digest("../x")
-    (True, False)
-    """
-    return isinstance(text, str) and _SHA256.fullmatch(text) is not None
-
-
-_SHA256 = re.compile("[0-9a-f]{64}")
-
-
-def digest_file(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def as_tensors(sha256: str) -> Tensors:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pfedul.cli.parts import Output, command
-from pfedul.data import DATASETS, PARTITIONS
+from pfedul.data.datasets import DATASETS
+from pfedul.data.partitions import PARTITIONS
 from pfedul.models import MODELS
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.tasks import TASKS

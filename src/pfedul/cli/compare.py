@@ -60,7 +60,6 @@ def compare(
     Interrupted, the next call goes on with the cells that are not finished; the page also
     has what earlier calls found about the same clients.
     """
-    # Imported here: this takes a second that other commands do not need.
     from pfedul.compare.page import check_writable, write_pages
     from pfedul.terminal.compare import print_comparison
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pfedul.cli.parts import Output, command
-from pfedul.engine.flower import require_flower
 from pfedul.terminal.console import line, table, waiting
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def up(run: Path, **options: Any) -> Output:
     identity. All of it lies in RUN/deployment. docs/deploy.md goes on from here
     to real hosts.
     """
+    from pfedul.engine.flower import require_flower
+
     require_flower()
     from pfedul.flower.deployment.exposure import MEANING
     from pfedul.flower.deployment.up import UpOptions, bring_up

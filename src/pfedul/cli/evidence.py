@@ -6,24 +6,23 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import pfedul.cli.parts as parts
-from pfedul.audit.rehearsal import LEVELS, Level, level_of
+from pfedul.audit.levels import LEVELS, Level, level_of
 from pfedul.callbacks import Bar
 from pfedul.cli.parts import Function, Output, command, not_as_signed
 from pfedul.errors import PfedulError
 from pfedul.run.callbacks import told
-from pfedul.store.audits import Audit
-from pfedul.store.folder import absolute, require_run
 from pfedul.store.ledger import Ledger
-from pfedul.store.oracles import keep_oracles_at
 from pfedul.store.paths import AT_NODES, LEDGER_FILE
-from pfedul.terminal.audit import print_audit, print_price
 from pfedul.terminal.console import line, waiting
 from pfedul.unlearn.options import ForgetOptions
+
+if TYPE_CHECKING:
+    from pfedul.store.audits import Audit
 
 
 def _level(levels: list[Level], default: str) -> Callable[[Function], Function]:
@@ -45,12 +44,17 @@ _oracles_at = click.option(
 
 
 def _keep_oracles(run: Path, place: Path | None) -> None:
+    from pfedul.store.folder import absolute
+    from pfedul.store.oracles import keep_oracles_at
+
     if place is not None:
         keep_oracles_at(absolute(run), place)
 
 
 def refuse_nodes(run: Path) -> None:
     """Refuse a run whose clients keep their samples on other machines: an audit needs them."""
+    from pfedul.store.folder import require_run
+
     require_run(run)
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
         if ledger.meta("clients_at") == AT_NODES:
@@ -95,6 +99,7 @@ def rehearse(
     from pfedul.audit.advice import meets, next_step
     from pfedul.audit.rehearsal import Rehearsal
     from pfedul.audit.rehearsal import rehearse as run_rehearsal
+    from pfedul.terminal.audit import print_price
 
     refuse_nodes(run)
     with parts.opened(run, places) as federation:
@@ -141,6 +146,7 @@ def audit(
     tests them all.
     """
     from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
+    from pfedul.terminal.audit import print_price
 
     refuse_nodes(run)
     with parts.opened(run, places) as federation:
@@ -160,6 +166,8 @@ def audit(
 
 
 def _audited(result: Audit, next_command: str) -> Output:
+    from pfedul.terminal.audit import print_audit
+
     data = {"audit": result.number, **result.evidence, "clients": result.clients}
     return Output(data, lambda: print_audit(result.evidence, next_command))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,22 +13,15 @@ import pfedul.cli.parts as parts
 from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command
 from pfedul.errors import PfedulError
-from pfedul.federation import Federation
-from pfedul.records.exact import rank_agreement
-from pfedul.report.material import applies
-from pfedul.report.sections.layers import save_plan, save_score_map
-from pfedul.store.audits import best_audit, read_audits
-from pfedul.store.copies import obsolete_folders
 from pfedul.store.requests import already_done
-from pfedul.terminal import removal
-from pfedul.terminal.audit import print_carried_over, print_own_evidence
 from pfedul.terminal.choices import method_row, print_method
 from pfedul.terminal.console import line, waiting
 from pfedul.unlearn.asked import Asked
-from pfedul.unlearn.checks import check_away, check_method, check_targets
-from pfedul.unlearn.erasure import files_to_erase
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.options import ForgetOptions
+
+if TYPE_CHECKING:
+    from pfedul.federation import Federation
 
 
 @command("pfedul inspect runs/digits --client client-03 --correction reset", looks=True)
@@ -61,13 +54,14 @@ def inspect(
 
 
 def _inspect_all(federation: Federation, save: Path | None) -> Output:
+    from pfedul.report.sections.layers import save_score_map
+    from pfedul.terminal.removal import print_heat_map
+
     scores = federation.scores()
     layers = [layer.name for layer in federation.bench.split.layers]
     if save is not None:
         save_score_map(scores, layers, save)
-    return Output(
-        {"layers": layers, "scores": scores}, lambda: removal.print_heat_map(scores, layers)
-    )
+    return Output({"layers": layers, "scores": scores}, lambda: print_heat_map(scores, layers))
 
 
 def _inspect_targets(
@@ -78,6 +72,9 @@ def _inspect_targets(
     exact: bool = False,
     save: Path | None = None,
 ) -> Output:
+    from pfedul.report.sections.layers import save_plan
+    from pfedul.terminal import removal
+
     plan = federation.plan(*clients, **options)
     result = plan.as_json()
     if save is not None:
@@ -98,6 +95,8 @@ def _inspect_targets(
 
 def _agreement(exact: list[float], recorded: list[float]) -> float | None:
     """None if there is no ranking to compare: fewer than two layers, or equal scores."""
+    from pfedul.records.exact import rank_agreement
+
     if len(recorded) < 2:
         return None
     agreement = rank_agreement(exact, recorded)
@@ -132,6 +131,10 @@ def forget(
     measured on the clients' samples, before they are erased. Interrupted, it is finished by
     calling it again. Called once more after that, it shows the outcome and changes nothing.
     """
+    from pfedul.report.material import applies
+    from pfedul.store.audits import best_audit, read_audits
+    from pfedul.terminal.audit import print_carried_over
+
     with parts.opened(run, places) as federation:
         if dry_run:
             return _dry_run(federation, clients, away, parts.given(options))
@@ -155,9 +158,12 @@ def forget(
 
 
 def _show(result: dict[str, Any], done_before: bool) -> None:
+    from pfedul.terminal.audit import print_own_evidence
+    from pfedul.terminal.removal import print_outcome
+
     if done_before:
         line("This was done before; nothing was done again.")
-    removal.print_outcome(result)
+    print_outcome(result)
     if result["audit"] is not None:
         print_own_evidence(result["audit"])
 
@@ -168,6 +174,9 @@ def _dry_run(
     away: tuple[str, ...],
     given_options: dict[str, Any],
 ) -> Output:
+    from pfedul.unlearn.checks import check_away, check_method, check_targets
+    from pfedul.unlearn.erasure import files_to_erase
+
     options = ForgetOptions(**given_options)
     check_targets(federation, clients)
     check_away(federation, clients, away)
@@ -188,6 +197,8 @@ def _dry_run(
 
 def _erased_folders(federation: Federation, clients: tuple[str, ...]) -> list[str]:
     """Oracles and comparisons that contain these clients."""
+    from pfedul.store.copies import obsolete_folders
+
     run, remaining = federation.store.path, set(federation.clients) - set(clients)
     folders = obsolete_folders(run, remaining)
     return [f"{f.relative_to(run) if f.is_relative_to(run) else f}/" for f in folders]

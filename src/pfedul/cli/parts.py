@@ -8,18 +8,20 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pfedul.base.options import option_name, plain_type
 from pfedul.errors import PfedulError
-from pfedul.federation import Federation
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.store.soundness import content_of
 from pfedul.store.trust import contradictions
 from pfedul.terminal.console import waiting
+
+if TYPE_CHECKING:
+    from pfedul.federation import Federation
 
 INTERRUPTED = 130
 
@@ -138,5 +140,8 @@ def opens(function: Function) -> Function:
 
 def opened(run: Path, places: dict[str, Any], *, read_only: bool = False) -> Federation:
     """Open the federation of a run, with its data and its model."""
+    with waiting("Loading pfedul"):
+        from pfedul.federation import Federation
+
     with waiting("Opening the run"):
         return Federation.open(run, read_only=read_only, **places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,14 +18,11 @@ from pfedul.base.keys import (
     read_public_key,
 )
 from pfedul.cli.parts import Output, command
-from pfedul.proof.certificate import certify
-from pfedul.proof.check import Check
-from pfedul.proof.verify_certificate import verify_certificate
-from pfedul.proof.verify_run import verify_run
-from pfedul.store import takeover
-from pfedul.store.folder import locked, own_errors
 from pfedul.store.paths import certificate_file, inside
 from pfedul.terminal.console import line
+
+if TYPE_CHECKING:
+    from pfedul.proof.check import Check
 
 
 @command("pfedul certificate runs/digits --request 1")
@@ -41,6 +39,9 @@ def certificate(run: Path, request: int | None, output: Path | None) -> Output:
     limits, and the head of the chain of evidence. 'pfedul verify' checks it, and so do others'
     tools. docs/evidence.md says what it shows.
     """
+    from pfedul.proof.certificate import certify
+    from pfedul.store.folder import locked, own_errors
+
     removal, text = certify(run, request)
     path = output or inside(run, certificate_file(removal.number))
     with own_errors(path), locked(run) if output is None else nullcontext():
@@ -70,6 +71,9 @@ def verify(path: Path, public_key: Path | None, certificates: tuple[Path, ...]) 
     It only reads, and says in one sentence each what it could check and what not. It exits
     with 1 if anything is not as it was signed.
     """
+    from pfedul.proof.verify_certificate import verify_certificate
+    from pfedul.proof.verify_run import verify_run
+
     trusted = None if public_key is None else read_public_key(public_key)
     alone = path.is_file()
     checks = verify_certificate(path, trusted) if alone else verify_run(path, trusted, certificates)
@@ -115,6 +119,9 @@ def key(public: Path | None, accept: Path | None, hand_over: tuple[Path, Path] |
     keep it outside of run folders, and a copy in a safe place. What it signed last in each run is
     remembered next to it (docs/evidence.md).
     """
+    from pfedul.store import takeover
+    from pfedul.store.folder import own_errors
+
     file = chosen_key_file()
     own = public_hex(make_key(file))
     result = {"key": str(file), "fingerprint": fingerprint(own), "public_key": public_pem(own)}

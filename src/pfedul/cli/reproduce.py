@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pfedul.base.device import DEVICES, PRECISIONS
+from pfedul.base.names import DEVICES, PRECISIONS
 from pfedul.cli.parts import Output, command, data_root_option
 from pfedul.experiments.scales import SCALES
 
@@ -79,7 +79,6 @@ def reproduce(
     on where it stopped; a second process with the same FOLDER takes other cases. A run in
     FOLDER/runs stays until all experiments that share it are done; deleted, it is trained again.
     """
-    # Imported here: this takes a second that other commands do not need.
     from pfedul.experiments import EXPERIMENTS
     from pfedul.experiments.cases import Scale
     from pfedul.experiments.reproduce import Reproduction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -12,14 +12,13 @@ import pfedul.cli.parts as parts
 from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command, not_as_signed
 from pfedul.experiments.scales import preset, preset_names
-from pfedul.federation import Federation
-from pfedul.run.owncode import CODE, refuse_code_of_run
 from pfedul.settings import OWN, Settings, changeable, from_mapping, merge, read_settings, read_toml
-from pfedul.status import read_status
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal.console import waiting
-from pfedul.terminal.status import print_evaluation, print_status, print_trained
 from pfedul.unlearn.methods import with_records_of_methods
+
+if TYPE_CHECKING:
+    from pfedul.federation import Federation
 
 
 @command("pfedul train runs/digits --personalization fedrep --clients 10 --rounds 20")
@@ -36,6 +35,9 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     written to RUN/federation.toml. Called again on the same RUN it continues to
     --rounds; an option that conflicts with the run is refused.
     """
+    from pfedul.status import read_status
+    from pfedul.terminal.status import print_trained
+
     named = parts.given(options)
     values = (_configuration(config, named) if config else {}) | named
     settings = with_records_of_methods(values)
@@ -51,6 +53,8 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
 
 def _configuration(config: Path, named: dict[str, Any]) -> dict[str, Any]:
     """The values of a file, or of a preset where there is no such file."""
+    from pfedul.run.owncode import refuse_code_of_run
+
     if not config.exists() and str(config) in preset_names():
         return preset(str(config))
     values = read_toml(config)
@@ -62,6 +66,9 @@ def _open_or_create(
     run: Path, given_settings: dict[str, Any], config: Path | None, named: dict[str, Any]
 ) -> Federation:
     """`named`: what the command line itself says, which may confirm code that RUN names."""
+    from pfedul.federation import Federation
+    from pfedul.run.owncode import CODE
+
     settings = from_mapping(given_settings, str(config or "the command line"))
     if (run / LEDGER_FILE).is_file():
         stored, code = read_settings(run), {key: named[key] for key in CODE if key in named}
@@ -90,6 +97,9 @@ def status(run: Path) -> Output:
     It only reads, so it may be called while RUN is being trained. It exits with 1 if RUN is not as
     it was signed.
     """
+    from pfedul.status import read_status
+    from pfedul.terminal.status import print_status
+
     result = read_status(run)
     return Output(result, lambda: print_status(result), not_as_signed(run))
 
@@ -101,6 +111,8 @@ def evaluate(run: Path, places: dict[str, Any]) -> Output:
 
     It only reads, so it may be called while RUN is being trained, and on a read-only copy.
     """
+    from pfedul.terminal.status import print_evaluation
+
     with parts.opened(run, places, read_only=True) as federation, waiting("Evaluating"):
         evaluation = federation.evaluate()
     return Output(evaluation.as_json(), lambda: print_evaluation(evaluation))

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pfedul.audit.models import check_ready
+from pfedul.base.hashes import digest
 from pfedul.base.randomness import derive_seed
 from pfedul.base.registry import FreeName, write
-from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
 from pfedul.run.run import Run
 from pfedul.unlearn.base import Method

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfedul.base.tensorfile import digest
+from pfedul.base.hashes import digest
 from pfedul.compare.cells import (
     ALL,
     Cell,

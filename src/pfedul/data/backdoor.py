@@ -9,51 +9,18 @@ instead of added, so the client's weight in the federation stays the same.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pfedul.base.inputs import single
-from pfedul.base.options import option
 from pfedul.base.randomness import numpy_generator
-from pfedul.base.registry import FreeName
 from pfedul.data.samples import FederatedData, Samples, TensorSamples
+from pfedul.data.trigger import Backdoor, Trigger
 from pfedul.errors import PfedulError
 
 _IMAGE, _VECTOR = 3, 1  # dimensions of one sample
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """What is planted, and in how many samples."""
-
-    label: int = option(0, "the class that a sample with the trigger is taken for", at_least=0)
-    share: float = option(
-        0.5, "share of the client's samples of other classes that get it", above=0, at_most=1
-    )
-    size: int = option(3, "edge of the square", at_least=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Backdoor(Trigger):
-    """A trigger, and the one client that holds it."""
-
-    client: str
-
-
-BACKDOOR_FORM = FreeName("backdoor", Trigger)
-"""How users write a backdoor: the client's name, then the options of the trigger."""
-
-
-def parse_backdoor(text: str) -> Backdoor:
-    """A backdoor from its one-line form.
-
-    >>> parse_backdoor("client-05:size=2")
-    Backdoor(label=0, share=0.5, size=2, client='client-05')
-    """
-    client, trigger = BACKDOOR_FORM.parse(text)
-    return Backdoor(client=client, **asdict(trigger))
 
 
 def with_backdoor(data: FederatedData, backdoor: Backdoor, seed: int) -> FederatedData:

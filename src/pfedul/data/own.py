@@ -20,7 +20,8 @@ from pfedul.data.samples import (
     without_labels,
 )
 from pfedul.errors import PfedulError
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 from pfedul.tasks.collate import MASK, is_sequence
 
 _AT_ONCE = 256

@@ -15,7 +15,8 @@ from torch import Tensor
 from pfedul.base.inputs import Inputs, count, each, named_tensors
 from pfedul.base.randomness import numpy_generator
 from pfedul.errors import PfedulError
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 from pfedul.tasks.collate import stack_inputs
 
 TEST_SHARE = 0.2  # of data without an official test part

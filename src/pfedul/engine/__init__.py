@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 
+from pfedul.base.names import ENGINES
 from pfedul.engine.inline import InlineEngine
 from pfedul.engine.processes import ClientFailure as ClientFailure
 from pfedul.engine.processes import ProcessesEngine
 from pfedul.errors import PfedulError
-from pfedul.protocol import ENGINES, Workbench
 from pfedul.protocol import Engine as Engine
+from pfedul.protocol import Workbench
 
 
 def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:

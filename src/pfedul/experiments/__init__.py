@@ -1,26 +1,32 @@
 """Experiments: the paper's tables and figures, and our own, one file each."""
 
-from pfedul.base.registry import Registry
-from pfedul.experiments.base import Experiment
-from pfedul.experiments.client_ratios import CLIENT_RATIOS
-from pfedul.experiments.figure2 import FIGURE2
-from pfedul.experiments.figure3 import FIGURE3A, FIGURE3B, FIGURE3C
-from pfedul.experiments.frontier import FRONTIER
-from pfedul.experiments.recalibration_epochs import RECALIBRATION_EPOCHS
-from pfedul.experiments.sequence import SEQUENCE
-from pfedul.experiments.table2 import TABLE2
-from pfedul.experiments.table4 import TABLE4, TABLE5
-from pfedul.experiments.table6 import TABLE6
-from pfedul.experiments.table7 import TABLE7
-from pfedul.experiments.table8 import TABLE8
-from pfedul.experiments.table9 import TABLE9
+from __future__ import annotations
 
-__all__ = ["EXPERIMENTS", "Experiment"]
+from typing import TYPE_CHECKING
+
+from pfedul.base.registry import Registry
+
+if TYPE_CHECKING:
+    from pfedul.experiments.base import Experiment
 
 EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
-    *(TABLE2, TABLE4, TABLE5, TABLE6, TABLE7, TABLE8, TABLE9),
-    *(FIGURE2, FIGURE3A, FIGURE3B, FIGURE3C),
-    *(RECALIBRATION_EPOCHS, CLIENT_RATIOS, FRONTIER, SEQUENCE),
+    {
+        "table2": "pfedul.experiments.table2:TABLE2",
+        "table4": "pfedul.experiments.table4:TABLE4",
+        "table5": "pfedul.experiments.table4:TABLE5",
+        "table6": "pfedul.experiments.table6:TABLE6",
+        "table7": "pfedul.experiments.table7:TABLE7",
+        "table8": "pfedul.experiments.table8:TABLE8",
+        "table9": "pfedul.experiments.table9:TABLE9",
+        "figure2": "pfedul.experiments.figure2:FIGURE2",
+        "figure3a": "pfedul.experiments.figure3:FIGURE3A",
+        "figure3b": "pfedul.experiments.figure3:FIGURE3B",
+        "figure3c": "pfedul.experiments.figure3:FIGURE3C",
+        "recalibration-epochs": "pfedul.experiments.recalibration_epochs:RECALIBRATION_EPOCHS",
+        "client-ratios": "pfedul.experiments.client_ratios:CLIENT_RATIOS",
+        "frontier": "pfedul.experiments.frontier:FRONTIER",
+        "sequence": "pfedul.experiments.sequence:SEQUENCE",
+    },
     group="pfedul.experiments",
 )

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pfedul.base.tensorfile import digest
+from pfedul.base.hashes import digest
 from pfedul.compare.folder import write_json
 from pfedul.errors import PfedulError
 from pfedul.experiments.base import RETRAINED, UNTOUCHED, Experiment, Group

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pfedul.base.tensorfile import digest
+from pfedul.base.hashes import digest
 from pfedul.compare.cells import options_of
 from pfedul.experiments.base import Experiment
 from pfedul.experiments.cases import Case, Scale, Shelf, Wanted, cases_of

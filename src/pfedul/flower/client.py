@@ -18,7 +18,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from pfedul.client import perform, scratch_of
-from pfedul.data import FederatedData, fingerprint
+from pfedul.data.samples import FederatedData, fingerprint
 from pfedul.engine.flower.wire import Handler, NodeOrder, app_of, open_order, pack_reply, pack_words
 from pfedul.errors import PfedulError
 from pfedul.flower.held import erase, keep_only, own_folder, read_held, write_held

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.clock import now
-from pfedul.base.tensorfile import digest, digest_file, encode, is_digest, read_file
+from pfedul.base.hashes import digest, digest_file, is_digest
+from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.flower.deployment.layout import PRIVATE, write

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from pfedul.base.tensorfile import is_digest
+from pfedul.base.hashes import is_digest
 from pfedul.data.checks import check_ids
 from pfedul.engine.flower.grid import Exchange, Traffic, lifetime
 from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder, clean_text, open_words, pack_order

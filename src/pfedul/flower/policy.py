@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.options import refuse_unknown
-from pfedul.data import DATASETS, parse_backdoor
+from pfedul.data.datasets import DATASETS
+from pfedul.data.trigger import parse_backdoor
 from pfedul.engine.flower.wire import MESSAGE_TYPES, NodeOrder
 from pfedul.errors import PfedulError
 from pfedul.personalization import PERSONALIZATIONS

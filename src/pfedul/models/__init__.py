@@ -8,27 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
-from pfedul.models.base import ModelKind, check_classes
-from pfedul.models.cnn import CNN
-from pfedul.models.mlp import MLP
-from pfedul.models.resnet import RESNET18, resnet18
-from pfedul.models.transformer import TRANSFORMER
-from pfedul.tasks import CLASSIFICATION, LearningTask, task_of
+from pfedul.models.base import check_classes
+from pfedul.tasks import DEFAULT_TASK, task_of
 
-__all__ = ["MODELS", "ModelKind", "build_model", "model_factory", "resnet18"]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pfedul.models.base import ModelKind
+    from pfedul.tasks.base import LearningTask
 
 MODELS: Registry[ModelKind] = Registry(
-    "model", RESNET18, CNN, MLP, TRANSFORMER, group="pfedul.models", code=True
+    "model",
+    {
+        "resnet18": "pfedul.models.resnet:RESNET18",
+        "cnn": "pfedul.models.cnn:CNN",
+        "mlp": "pfedul.models.mlp:MLP",
+        "transformer": "pfedul.models.transformer:TRANSFORMER",
+    },
+    group="pfedul.models",
+    code=True,
 )
 
 
 def build_model(
-    spec: str, input_shape: Sequence[int], classes: int, task: str = CLASSIFICATION.name
+    spec: str, input_shape: Sequence[int], classes: int, task: str = DEFAULT_TASK
 ) -> nn.Module:
     """A freshly initialised model for inputs of this shape (without the batch) and these classes.
 
@@ -39,7 +46,7 @@ def build_model(
 
 
 def model_factory(
-    spec: str, input_shape: Sequence[int], classes: int, task: LearningTask = CLASSIFICATION
+    spec: str, input_shape: Sequence[int], classes: int, task: LearningTask | None = None
 ) -> Callable[[], nn.Module]:
     """What builds the model of `build_model`, also in a process that does not know its name."""
     kind, options = MODELS.parse(spec)
@@ -49,5 +56,5 @@ def model_factory(
             f"A model cannot take inputs of shape {list(input_shape)}; "
             "give the shape of one sample, such as [3, 32, 32]."
         )
-    further = (task,) if kind.by_task else ()
+    further = (task or task_of(DEFAULT_TASK),) if kind.by_task else ()
     return partial(kind.build, input_shape, classes, options, *further)

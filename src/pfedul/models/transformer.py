@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from pfedul.base.options import option
 from pfedul.errors import PfedulError
 from pfedul.models.base import ModelKind
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 
 
 @dataclass(frozen=True)

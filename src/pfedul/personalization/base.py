@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from pfedul.tasks import DEFAULT_TASK, task_of
 
-from pfedul.base.tensors import Tensors
-from pfedul.data.samples import Samples
-from pfedul.split import Split
-from pfedul.tasks import CLASSIFICATION, LearningTask
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pfedul.base.tensors import Tensors
+    from pfedul.data.samples import Samples
+    from pfedul.split import Split
+    from pfedul.tasks.base import LearningTask
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,16 @@ class LocalTraining:
     parts: int = 1
     optimizer: str = "sgd"
     augment: str = "none"
-    task: LearningTask = CLASSIFICATION
+    task: LearningTask = field(default_factory=partial(task_of, DEFAULT_TASK))
+
+
+def cosine(done: int, whole: int) -> float:
+    """The share of the rate that is left when so many of all steps are done.
+
+    >>> [round(cosine(done, 4), 2) for done in range(5)]
+    [1.0, 0.85, 0.5, 0.15, 0.0]
+    """
+    return (1 + math.cos(math.pi * done / whole)) / 2
 
 
 @dataclass(frozen=True)

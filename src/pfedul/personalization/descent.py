@@ -6,7 +6,6 @@ process again. Their state lives as long as one local training: nothing passes b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from pfedul.personalization.base import LocalTraining
+from pfedul.personalization.base import LocalTraining, cosine
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Of Adam and AdamW: torch's own."""
@@ -117,12 +116,3 @@ def rates(steps: int, training: LocalTraining) -> Callable[[int], float]:
     own = min(steps, training.steps or steps)
     before, whole = (training.part - 1) * own, training.parts * own
     return lambda step: training.lr * cosine(before + step, whole)
-
-
-def cosine(done: int, whole: int) -> float:
-    """The share of the rate that is left when so many of all steps are done.
-
-    >>> [round(cosine(done, 4), 2) for done in range(5)]
-    [1.0, 0.85, 0.5, 0.15, 0.0]
-    """
-    return (1 + math.cos(math.pi * done / whole)) / 2

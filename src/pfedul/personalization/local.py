@@ -16,7 +16,7 @@ from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.augmentation import augmented
 from pfedul.personalization.base import Fitted, Job, LocalTraining
 from pfedul.personalization.descent import Descent, rates
-from pfedul.tasks import LearningTask
+from pfedul.tasks.base import LearningTask
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(output, labels) -> the number to minimise."""

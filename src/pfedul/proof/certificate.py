@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pfedul.base.clock import now
+from pfedul.base.hashes import digest
 from pfedul.base.keys import fingerprint, operator_key, public_hex
-from pfedul.base.tensorfile import digest
 from pfedul.errors import PfedulError
 from pfedul.proof.envelope import sign
 from pfedul.store.attested import differences_from_chain, read_chain, unsigned_entries

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from pfedul.base.hashes import digest_file
 from pfedul.base.keys import fingerprint
-from pfedul.base.tensorfile import digest_file
 from pfedul.errors import PfedulError
 from pfedul.proof.check import Check, checked
 from pfedul.proof.verify_certificate import against_ledger, who_signed

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pfedul.base.lazy import lazy
 from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
-from pfedul.records.contributions import CONTRIBUTIONS
-from pfedul.records.exact import exact_fisher as exact_fisher
-from pfedul.records.exact import rank_agreement as rank_agreement
-from pfedul.records.fisher import FisherRecord as FisherRecord
-from pfedul.records.fisher import fisher_noise as fisher_noise
-from pfedul.records.fisher import updated_fisher as updated_fisher
-from pfedul.records.fisher_on_disk import FISHER
-from pfedul.records.norms import NORMS
-from pfedul.records.psi import PSI
-from pfedul.records.sums import SUMS
-from pfedul.records.uploads import UPLOADS
 
-RECORDS = Registry("record", FISHER, CONTRIBUTIONS, NORMS, UPLOADS, SUMS, PSI)
+if TYPE_CHECKING:
+    from pfedul.records.base import Record
+    from pfedul.records.fisher import FisherRecord as FisherRecord
+else:
+    __getattr__ = lazy(__name__, {"FisherRecord": "pfedul.records.fisher"})
+
+RECORDS: Registry[Record] = Registry(
+    "record",
+    {
+        "fisher": "pfedul.records.fisher_on_disk:FISHER",
+        "contributions": "pfedul.records.contributions:CONTRIBUTIONS",
+        "norms": "pfedul.records.norms:NORMS",
+        "uploads": "pfedul.records.uploads:UPLOADS",
+        "sums": "pfedul.records.sums:SUMS",
+        "psi": "pfedul.records.psi:PSI",
+    },
+)
 
 ALL_RECORDS, NO_RECORDS = "all", "none"
 
@@ -28,7 +36,7 @@ def canonical_records(text: str) -> str:
     ('fisher+uploads', 'none')
     """
     words = [word.strip() for word in text.split("+")]
-    known = [record.name for record in RECORDS]
+    known = RECORDS.names()
     if NO_RECORDS in words and len(words) > 1:
         raise PfedulError(f"--record '{text}' asks for something and for none; leave one out.")
     for word in words:

@@ -18,6 +18,7 @@ from pfedul.aggregation.base import Share
 from pfedul.aggregation.weights import BY_SAMPLES, Weighing
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, norm
+from pfedul.records.options import RecordOptions
 from pfedul.split import Split
 from pfedul.store.paths import record_file
 from pfedul.store.store import Store
@@ -73,19 +74,6 @@ def changes(before: Tensors, after: Tensors, names: Sequence[str]) -> Tensors:
 def change(before: Tensor, after: Tensor) -> Tensor:
     """After minus before, in double precision and memory of its own."""
     return after.to(torch.float64, copy=True).sub_(before)
-
-
-@dataclass(frozen=True)
-class RecordOptions:
-    """The settings of a run that its records depend on (see `Settings`)."""
-
-    fisher_beta: float
-    fisher_noise: float
-    psi_epsilon: float
-    psi_sigma: float
-    psi_delta: float
-    aggregation: str
-    seed: int
 
 
 @dataclass(frozen=True)

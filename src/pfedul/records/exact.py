@@ -22,7 +22,8 @@ from pfedul.base.inputs import Inputs, answer, each
 from pfedul.base.tensors import Tensors
 from pfedul.data.samples import Samples
 from pfedul.errors import PfedulError
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 
 
 def exact_fisher(

@@ -21,13 +21,13 @@ from pfedul.records.base import (
     Keeping,
     Record,
     Recorder,
-    RecordOptions,
     Update,
     WholeRound,
     every_file_of,
     int_tensor,
     round_residual,
 )
+from pfedul.records.options import RecordOptions
 from pfedul.store.paths import INIT_FILE, record_file
 from pfedul.store.store import Store
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pfedul.base.hashes import digest
 from pfedul.base.result import Result
-from pfedul.base.tensorfile import digest
 from pfedul.report.blocks import Picture
 from pfedul.report.plots import percent_tick
 from pfedul.report.style import SERIES, on_white

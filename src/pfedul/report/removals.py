@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.names import ORDINARY
 from pfedul.base.text import counted
 from pfedul.errors import PfedulError
 from pfedul.report.material import Json, done_request
@@ -23,7 +24,6 @@ from pfedul.store.paths import LEDGER_FILE
 from pfedul.unlearn.options import ForgetOptions
 from pfedul.unlearn.outcome import read_outcome, spent, stages_of
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
-from pfedul.unlearn.repair import ORDINARY
 
 
 @dataclass(frozen=True)

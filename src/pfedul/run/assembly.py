@@ -14,16 +14,12 @@ from torch import nn
 from pfedul.base.device import device_of
 from pfedul.base.inputs import Inputs, answer, named_tensors, shape_of
 from pfedul.base.randomness import random_stream
-from pfedul.data import (
-    DATASETS,
-    ClientData,
-    FederatedData,
-    load_clients,
-    own_clients,
-    parse_backdoor,
-    with_backdoor,
-)
-from pfedul.data.samples import TensorSamples, batch_of
+from pfedul.data.backdoor import with_backdoor
+from pfedul.data.datasets import DATASETS
+from pfedul.data.load import load_clients
+from pfedul.data.own import own_clients
+from pfedul.data.samples import ClientData, FederatedData, TensorSamples, batch_of
+from pfedul.data.trigger import parse_backdoor
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS, model_factory
 from pfedul.personalization import PERSONALIZATIONS
@@ -32,7 +28,7 @@ from pfedul.protocol import Workbench
 from pfedul.run.privacy import refuse_statistics
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
-from pfedul.tasks import LearningTask
+from pfedul.tasks.base import LearningTask
 from pfedul.tasks.collate import MASK
 
 _FIRST = torch.zeros(1, dtype=torch.int64, device="cpu")  # the index of the first sample

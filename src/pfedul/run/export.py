@@ -22,7 +22,7 @@ from pfedul.run.assembly import InitialModel
 from pfedul.run.run import Run
 from pfedul.settings import OWN
 from pfedul.store.folder import absolute, own_errors
-from pfedul.tasks import CLASSIFICATION
+from pfedul.tasks.classification import CLASSIFICATION
 
 TENSORS, MODULE, ONNX = "model.safetensors", "model.py", "model.onnx"
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pfedul.base.tensors import Tensors, read_tensors
 from pfedul.clusters.layout import Clusters
-from pfedul.data import fingerprint
+from pfedul.data.samples import fingerprint
 from pfedul.errors import PfedulError
 from pfedul.protocol import ClientWork, Workbench
 from pfedul.run.assembly import ModelFactory, OwnData, assemble, check_clients, load_data

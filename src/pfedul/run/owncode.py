@@ -16,7 +16,7 @@ from pfedul.base.code import OwnFunction, own_function
 from pfedul.base.keys import own_public_key
 from pfedul.base.options import option_name
 from pfedul.base.registry import Registry
-from pfedul.data import DATASETS
+from pfedul.data.datasets import DATASETS
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.run.assembly import ModelFactory, OwnData

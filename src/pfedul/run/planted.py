@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from pfedul.data import parse_backdoor
+from pfedul.data.trigger import parse_backdoor
 from pfedul.settings import Settings
 
 

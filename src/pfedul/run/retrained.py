@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.hashes import digest
 from pfedul.base.randomness import derive_seed
-from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors
 from pfedul.clusters.layout import Clusters
 from pfedul.engine import Engine

@@ -17,7 +17,7 @@ from pfedul.aggregation import AGGREGATIONS
 from pfedul.aggregation.base import Aggregate
 from pfedul.base.tensors import Tensors, norm
 from pfedul.clusters.layout import ClusteredEngine, read_clusters
-from pfedul.data import ClientData
+from pfedul.data.samples import ClientData
 from pfedul.engine import start_engine
 from pfedul.errors import PfedulError
 from pfedul.evaluation import ClientScore, Evaluation

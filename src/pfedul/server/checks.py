@@ -12,7 +12,7 @@ from torch import Tensor
 from pfedul.aggregation.base import Aggregate
 from pfedul.aggregation.mean import WeightedMean
 from pfedul.aggregation.weights import BY_SAMPLES, Weighing
-from pfedul.base.tensorfile import is_digest
+from pfedul.base.hashes import is_digest
 from pfedul.base.tensors import Tensors
 from pfedul.protocol import Reply
 

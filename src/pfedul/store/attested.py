@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pfedul.base.hashes import digest_file
 from pfedul.base.keys import fingerprint
-from pfedul.base.tensorfile import digest_file
 from pfedul.errors import PfedulError
 from pfedul.store.chain import (
     CREATED,

@@ -20,8 +20,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pfedul.base.clock import now
+from pfedul.base.hashes import digest
 from pfedul.base.keys import is_signed, public_hex
-from pfedul.base.tensorfile import digest
 
 CHAIN_TABLES = """
 CREATE TABLE chain (

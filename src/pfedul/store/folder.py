@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import psutil
 from filelock import FileLock, Timeout
 
-from pfedul.base.tensorfile import digest, encode
+from pfedul.base.hashes import digest
+from pfedul.base.tensorfile import encode
 from pfedul.base.tensors import Tensors
 from pfedul.errors import OutOfMemory, PfedulError, TransientError
 from pfedul.store import paths

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.hashes import digest
 from pfedul.base.keys import chosen_key_file
-from pfedul.base.tensorfile import digest
 from pfedul.store.chain import Entry
 from pfedul.store.private import make_private
 

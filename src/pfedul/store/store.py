@@ -18,8 +18,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from pfedul.base.hashes import digest, digest_file
 from pfedul.base.interruption import uninterrupted
-from pfedul.base.tensorfile import digest, digest_file, encode, read_file
+from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.store import folder
 from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from pfedul.base.clock import now
-from pfedul.data import ClientData, fingerprint
 from pfedul.data.checks import check_ids
+from pfedul.data.samples import ClientData, fingerprint
 from pfedul.evaluation import Evaluation
 from pfedul.protocol import Refusal, RoundResult, Shortened
 from pfedul.store.chain import ADMISSION, Attestation

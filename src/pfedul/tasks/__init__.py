@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from pfedul.base.registry import Registry
-from pfedul.tasks.base import LearningTask, TaskKind
-from pfedul.tasks.classification import CLASSIFICATION, CLASSIFICATION_KIND
-from pfedul.tasks.language_modelling import LANGUAGE_MODELLING_KIND
-from pfedul.tasks.multi_label import MULTI_LABEL_KIND
-from pfedul.tasks.regression import REGRESSION_KIND
-from pfedul.tasks.token_classification import TOKEN_CLASSIFICATION_KIND
+from typing import TYPE_CHECKING
 
-__all__ = ["CLASSIFICATION", "TASKS", "LearningTask", "task_of"]
+from pfedul.base.registry import Registry
+
+if TYPE_CHECKING:
+    from pfedul.tasks.base import LearningTask, TaskKind
+
+DEFAULT_TASK = "classification"
 
 TASKS: Registry[TaskKind] = Registry(
     "task",
-    CLASSIFICATION_KIND,
-    MULTI_LABEL_KIND,
-    REGRESSION_KIND,
-    TOKEN_CLASSIFICATION_KIND,
-    LANGUAGE_MODELLING_KIND,
+    {
+        "classification": "pfedul.tasks.classification:CLASSIFICATION_KIND",
+        "multi-label": "pfedul.tasks.multi_label:MULTI_LABEL_KIND",
+        "regression": "pfedul.tasks.regression:REGRESSION_KIND",
+        "token-classification": "pfedul.tasks.token_classification:TOKEN_CLASSIFICATION_KIND",
+        "language-modelling": "pfedul.tasks.language_modelling:LANGUAGE_MODELLING_KIND",
+    },
     group="pfedul.tasks",
 )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from pfedul.terminal.console import console, line
-from pfedul.unlearn.base import Method
+
+if TYPE_CHECKING:
+    from pfedul.unlearn.base import Method
 
 ENTRY = ("name", "summary", "options")
 DATASET = (*ENTRY, "files", "published")

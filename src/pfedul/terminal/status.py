@@ -7,7 +7,7 @@ from pfedul.evaluation import Evaluation
 from pfedul.report.material import Json
 from pfedul.status import privacy_words
 from pfedul.store.tables import SHORTENED
-from pfedul.tasks import CLASSIFICATION
+from pfedul.tasks.classification import CLASSIFICATION
 from pfedul.terminal.console import line, table
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

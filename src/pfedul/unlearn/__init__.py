@@ -5,6 +5,7 @@ On plain dictionaries of tensors, without a run folder:
 >>> import torch
 >>> from pfedul.records import FisherRecord
 >>> from pfedul.split import Layer
+>>> from pfedul.unlearn import plan_removal
 >>> fisher = FisherRecord([Layer("body", ("w",), 1), Layer("neck", ("v",), 1)])
 >>> fisher.add("hospital-7", {"w": torch.tensor([1.0]), "v": torch.tensor([3.0])})
 >>> fisher.add("hospital-8", {"w": torch.tensor([1.0]), "v": torch.tensor([1.0])})
@@ -16,8 +17,20 @@ On plain dictionaries of tensors, without a run folder:
 {'w': tensor([2.]), 'v': tensor([2.0200])}
 """
 
-from pfedul.unlearn.pfedul.corrections import CORRECTIONS as CORRECTIONS
-from pfedul.unlearn.pfedul.plan import plan_removal as plan_removal
-from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
-from pfedul.unlearn.pfedul.result import Plan as Plan
-from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions
+from typing import TYPE_CHECKING
+
+from pfedul.base.lazy import lazy
+
+if TYPE_CHECKING:
+    from pfedul.unlearn.pfedul.plan import plan_removal as plan_removal
+    from pfedul.unlearn.pfedul.result import LayerPlan as LayerPlan
+    from pfedul.unlearn.pfedul.result import Plan as Plan
+    from pfedul.unlearn.pfedul.result import PlanOptions as PlanOptions
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "plan_removal": "pfedul.unlearn.pfedul.plan",
+            **dict.fromkeys(("LayerPlan", "Plan", "PlanOptions"), "pfedul.unlearn.pfedul.result"),
+        },
+    )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pfedul.base.names import DISTIL, ORDINARY, REPAIRS
 from pfedul.base.options import check_options, option, option_name, refuse_unknown
 from pfedul.base.registry import write
 from pfedul.errors import PfedulError
-from pfedul.personalization import Recalibration
+from pfedul.personalization.base import Recalibration
 from pfedul.store.requests import ASKED, LEVEL, PENDING, Request
-from pfedul.unlearn.base import Method
 from pfedul.unlearn.methods import METHODS
-from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Correction
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
 from pfedul.unlearn.pfedul.result import PlanOptions
-from pfedul.unlearn.repair import DISTIL, KINDS, ORDINARY
+
+if TYPE_CHECKING:
+    from pfedul.unlearn.base import Method
+    from pfedul.unlearn.pfedul.corrections.base import Correction
 
 PAPERS_EPOCHS = 2
 """E_r of the paper."""
@@ -88,7 +91,7 @@ class ForgetOptions:
         None,
         "'distil': repair rounds also learn from each client's own old model; 'ordinary': from its "
         "data alone. 'distil' unless the method starts over.",
-        choices=KINDS,
+        choices=REPAIRS,
     )
     allow_unchanged: bool = option(
         False, "Go on if the shared tensors would stay as they are; else that is an error."

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pfedul.base.clock import now
+from pfedul.base.hashes import digest
 from pfedul.base.interruption import uninterrupted
-from pfedul.base.tensorfile import digest
 from pfedul.base.tensors import Tensors, same_weights
 from pfedul.base.text import without_names
 from pfedul.base.threads import one_thread

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pfedul.aggregation.mean import StreamingMean
+from pfedul.base.names import DISTIL, ORDINARY
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.base.text import counted
 from pfedul.errors import TransientError
@@ -29,8 +30,6 @@ from pfedul.unlearn.training import SharedTraining
 REPAIR = "repair"
 """The stage of a removal, and the phase of its notes."""
 
-ORDINARY, DISTIL = "ordinary", "distil"
-KINDS = (ORDINARY, DISTIL)
 _WORK = {ORDINARY: "train-shared", DISTIL: "distil-shared"}
 
 

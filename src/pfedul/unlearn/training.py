@@ -23,7 +23,7 @@ from pfedul.personalization.base import Job, LocalTraining
 from pfedul.personalization.local import Loss, frozen, run_sgd
 from pfedul.protocol import ClientResult
 from pfedul.split import is_normalisation
-from pfedul.tasks import LearningTask
+from pfedul.tasks.base import LearningTask
 from pfedul.unlearn.context import Context
 
 

@@ -23,7 +23,8 @@ from pfedul.data.samples import Samples, TensorSamples
 from pfedul.personalization.local import FORWARD_BATCH, head_inputs
 from pfedul.protocol import Workbench
 from pfedul.split import head_of
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 
 Logits = NDArray[np.float64]
 """One row for each sample, one column for each class."""

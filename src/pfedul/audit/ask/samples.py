@@ -18,10 +18,12 @@ from pfedul.audit.attacks.arrays import Array, Whole
 from pfedul.audit.attacks.base import Labels, View
 from pfedul.base.inputs import joined
 from pfedul.base.randomness import numpy_generator, random_stream
-from pfedul.data import Backdoor, trigger_value, triggered
+from pfedul.data.backdoor import trigger_value, triggered
 from pfedul.data.samples import ClientData, Samples, TensorSamples
+from pfedul.data.trigger import Backdoor
 from pfedul.errors import PfedulError
-from pfedul.tasks import CLASSIFICATION, LearningTask
+from pfedul.tasks.base import LearningTask
+from pfedul.tasks.classification import CLASSIFICATION
 from pfedul.tasks.sequences import IGNORED
 
 MOST_MEMBERS = 1000

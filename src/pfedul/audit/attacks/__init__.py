@@ -5,22 +5,24 @@ Backdoor and distance have inputs of their own (`checks.py`), and so has relearn
 Another package adds an attack by an entry point or `ATTACKS.register`.
 """
 
-from pfedul.audit.attacks.base import Attack as Attack
-from pfedul.audit.attacks.forgetting_quality import FORGETTING_QUALITY
-from pfedul.audit.attacks.klom import KLOM_ATTACK
-from pfedul.audit.attacks.logistic import LOGISTIC
-from pfedul.audit.attacks.rmia import RMIA
-from pfedul.audit.attacks.threshold import THRESHOLD
-from pfedul.audit.attacks.ulira import ULIRA
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from pfedul.base.registry import Registry
+
+if TYPE_CHECKING:
+    from pfedul.audit.attacks.base import Attack
 
 ATTACKS: Registry[Attack] = Registry(
     "attack",
-    THRESHOLD,
-    LOGISTIC,
-    RMIA,
-    KLOM_ATTACK,
-    FORGETTING_QUALITY,
-    ULIRA,
+    {
+        "threshold": "pfedul.audit.attacks.threshold:THRESHOLD",
+        "logistic": "pfedul.audit.attacks.logistic:LOGISTIC",
+        "rmia": "pfedul.audit.attacks.rmia:RMIA",
+        "klom": "pfedul.audit.attacks.klom:KLOM_ATTACK",
+        "forgetting-quality": "pfedul.audit.attacks.forgetting_quality:FORGETTING_QUALITY",
+        "ulira": "pfedul.audit.attacks.ulira:ULIRA",
+    },
     group="pfedul.attacks",
 )

@@ -17,8 +17,8 @@ import numpy as np
 from pfedul.audit.ask.answers import Answers, noisy
 from pfedul.audit.ask.samples import AuditSamples
 from pfedul.audit.ask.surfaces import Surface
-from pfedul.audit.attacks import ATTACKS, Attack
-from pfedul.audit.attacks.base import Estimate, averaged
+from pfedul.audit.attacks import ATTACKS
+from pfedul.audit.attacks.base import Attack, Estimate, averaged
 from pfedul.audit.attacks.checks import backdoor_attack
 from pfedul.audit.attacks.signals import margin
 from pfedul.audit.judge.distances import between_oracles, distance_figures

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pfedul.base.registry import Registry
-from pfedul.data.datasets.base import DatasetKind
-from pfedul.data.datasets.cifar import CIFAR10, CIFAR100
-from pfedul.data.datasets.digits import DIGITS
-from pfedul.data.datasets.fashion_mnist import FASHION_MNIST
-from pfedul.data.datasets.femnist import FEMNIST
-from pfedul.data.datasets.npz import NPZ
-from pfedul.data.datasets.sentences import SENTENCES
+
+if TYPE_CHECKING:
+    from pfedul.data.datasets.base import DatasetKind
 
 DATASETS: Registry[DatasetKind] = Registry(
     "data set",
-    *(DIGITS, FASHION_MNIST, CIFAR10, CIFAR100, FEMNIST, SENTENCES, NPZ),
+    {
+        "digits": "pfedul.data.datasets.digits:DIGITS",
+        "fashion-mnist": "pfedul.data.datasets.fashion_mnist:FASHION_MNIST",
+        "cifar10": "pfedul.data.datasets.cifar:CIFAR10",
+        "cifar100": "pfedul.data.datasets.cifar:CIFAR100",
+        "femnist": "pfedul.data.datasets.femnist:FEMNIST",
+        "sentences": "pfedul.data.datasets.sentences:SENTENCES",
+        "npz": "pfedul.data.datasets.npz:NPZ",
+    },
     group="pfedul.datasets",
     code=True,
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pfedul.base.registry import Registry
-from pfedul.data.partitions.base import PartitionKind
-from pfedul.data.partitions.dirichlet import DIRICHLET
-from pfedul.data.partitions.iid import IID
-from pfedul.data.partitions.imbalanced import IMBALANCED
-from pfedul.data.partitions.natural import NATURAL
-from pfedul.data.partitions.pathological import PATHOLOGICAL
-from pfedul.data.partitions.rare_class import RARE_CLASS
+
+if TYPE_CHECKING:
+    from pfedul.data.partitions.base import PartitionKind
 
 PARTITIONS: Registry[PartitionKind] = Registry(
     "partition",
-    *(DIRICHLET, IID, PATHOLOGICAL, NATURAL, IMBALANCED, RARE_CLASS),
+    {
+        "dirichlet": "pfedul.data.partitions.dirichlet:DIRICHLET",
+        "iid": "pfedul.data.partitions.iid:IID",
+        "pathological": "pfedul.data.partitions.pathological:PATHOLOGICAL",
+        "natural": "pfedul.data.partitions.natural:NATURAL",
+        "imbalanced": "pfedul.data.partitions.imbalanced:IMBALANCED",
+        "rare-class": "pfedul.data.partitions.rare_class:RARE_CLASS",
+    },
     group="pfedul.partitions",
 )

@@ -8,7 +8,7 @@ from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report import plots
 from pfedul.report.blocks import Block, Gallery, Section, Table, Text
 from pfedul.report.material import Material
-from pfedul.tasks import CLASSIFICATION
+from pfedul.tasks.classification import CLASSIFICATION
 
 _SILENT = (
     "No accuracies of remaining clients were kept, so nothing is known about what it cost them."

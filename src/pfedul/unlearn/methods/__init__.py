@@ -1,74 +1,58 @@
 """The unlearning methods, one file each: all that `pfedul forget --method` knows.
 
 docs/methods-notes.md says how each was adapted, where it differs from its paper or published
-code, and why. The list is in the order of tables. To add a method: a file, and an import and an
-entry here; another package registers its own through the entry-point group `pfedul.methods`.
+code, and why. The list is in the order of tables. To add a method: a file, and a line here;
+another package registers its own through the entry-point group `pfedul.methods`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pfedul.base.registry import Registry
 from pfedul.errors import PfedulError
-from pfedul.protocol import ClientWork
 from pfedul.records import ALL_RECORDS, NO_RECORDS, RECORDS
-from pfedul.unlearn.distil import DISTIL_SHARED
-from pfedul.unlearn.methods.budgeted import BUDGETED_RETRAIN
-from pfedul.unlearn.methods.ct import CT
-from pfedul.unlearn.methods.distillation.mimir import MIMIR
-from pfedul.unlearn.methods.distillation.zerofu import ZEROFU
-from pfedul.unlearn.methods.exclusion import EXCLUSION
-from pfedul.unlearn.methods.federaser import FEDERASER
-from pfedul.unlearn.methods.fedmemprune import FEDMEMPRUNE
-from pfedul.unlearn.methods.fedosd import FEDOSD
-from pfedul.unlearn.methods.fedrecovery import FEDRECOVERY
-from pfedul.unlearn.methods.fine_tune import FINE_TUNE
-from pfedul.unlearn.methods.fused import FUSED
-from pfedul.unlearn.methods.ga_naive import GA_NAIVE
-from pfedul.unlearn.methods.knot import KNOT
-from pfedul.unlearn.methods.negation import NOT
-from pfedul.unlearn.methods.none import NONE
-from pfedul.unlearn.methods.old_heads import OLD_HEADS
-from pfedul.unlearn.methods.one_more_round import ONE_MORE_ROUND
-from pfedul.unlearn.methods.pga import PGA
-from pfedul.unlearn.methods.recalibration import RECALIBRATION
-from pfedul.unlearn.methods.retrain import RETRAIN
-from pfedul.unlearn.methods.sifu import SIFU
-from pfedul.unlearn.pfedul.method import PFEDUL
-from pfedul.unlearn.training import TRAIN_SHARED
 
-METHODS = Registry(
+if TYPE_CHECKING:
+    from pfedul.protocol import ClientWork
+    from pfedul.unlearn.base import Method
+
+METHODS: Registry[Method] = Registry(
     "method",
-    PFEDUL,
-    RETRAIN,
-    GA_NAIVE,
-    FINE_TUNE,
-    FEDERASER,
-    PGA,
-    KNOT,
-    FEDRECOVERY,
-    ZEROFU,
-    MIMIR,
-    FUSED,
-    FEDOSD,
-    NOT,
-    SIFU,
-    NONE,
-    EXCLUSION,
-    ONE_MORE_ROUND,
-    BUDGETED_RETRAIN,
-    OLD_HEADS,
-    CT,
-    FEDMEMPRUNE,
-    RECALIBRATION,
+    {
+        "pfedul": "pfedul.unlearn.pfedul.method:PFEDUL",
+        "retrain": "pfedul.unlearn.methods.retrain:RETRAIN",
+        "ga-naive": "pfedul.unlearn.methods.ga_naive:GA_NAIVE",
+        "fine-tune": "pfedul.unlearn.methods.fine_tune:FINE_TUNE",
+        "federaser": "pfedul.unlearn.methods.federaser:FEDERASER",
+        "pga": "pfedul.unlearn.methods.pga:PGA",
+        "knot": "pfedul.unlearn.methods.knot:KNOT",
+        "fedrecovery": "pfedul.unlearn.methods.fedrecovery:FEDRECOVERY",
+        "zerofu": "pfedul.unlearn.methods.distillation.zerofu:ZEROFU",
+        "mimir": "pfedul.unlearn.methods.distillation.mimir:MIMIR",
+        "fused": "pfedul.unlearn.methods.fused:FUSED",
+        "fedosd": "pfedul.unlearn.methods.fedosd:FEDOSD",
+        "not": "pfedul.unlearn.methods.negation:NOT",
+        "sifu": "pfedul.unlearn.methods.sifu:SIFU",
+        "none": "pfedul.unlearn.methods.none:NONE",
+        "exclusion": "pfedul.unlearn.methods.exclusion:EXCLUSION",
+        "one-more-round": "pfedul.unlearn.methods.one_more_round:ONE_MORE_ROUND",
+        "budgeted-retrain": "pfedul.unlearn.methods.budgeted:BUDGETED_RETRAIN",
+        "old-heads": "pfedul.unlearn.methods.old_heads:OLD_HEADS",
+        "ct": "pfedul.unlearn.methods.ct:CT",
+        "fedmemprune": "pfedul.unlearn.methods.fedmemprune:FEDMEMPRUNE",
+        "recalibration": "pfedul.unlearn.methods.recalibration:RECALIBRATION",
+    },
     group="pfedul.methods",
 )
 
 
 def client_work() -> dict[str, ClientWork]:
     """The client functions of all methods and of repair, by name: what a workbench carries."""
+    from pfedul.unlearn.distil import DISTIL_SHARED
+    from pfedul.unlearn.training import TRAIN_SHARED
+
     work: dict[str, ClientWork] = {**TRAIN_SHARED, **DISTIL_SHARED}
     for method in METHODS:
         for name, function in method.client.items():
@@ -91,7 +75,7 @@ def with_records_of_methods(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _records_of(word: str) -> Iterable[str]:
     methods = {method.name: method.needs.records for method in METHODS}
-    records = [record.name for record in RECORDS]
+    records = RECORDS.names()
     if word in {*records, ALL_RECORDS, NO_RECORDS}:
         return (word,)
     if word not in methods:

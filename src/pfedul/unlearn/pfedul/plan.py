@@ -18,7 +18,8 @@ from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.records.fisher import FisherSource, fisher_noise, summed
 from pfedul.split import Layer
-from pfedul.unlearn.pfedul.corrections import CORRECTIONS, Corrected, LayerView
+from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+from pfedul.unlearn.pfedul.corrections.base import Corrected, LayerView
 from pfedul.unlearn.pfedul.result import LayerPlan, Plan, PlanOptions
 from pfedul.unlearn.pfedul.scores import Choice, choose_layers, layer_scores
 

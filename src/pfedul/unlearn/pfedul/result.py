@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pfedul.base.options import check_options, option, option_name
 from pfedul.base.result import Result
-from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
+
+if TYPE_CHECKING:
+    from pfedul.base.tensors import Tensors
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,20 @@
 """The corrections of chosen layers: one file each, one line each in the registry."""
 
-from pfedul.base.registry import Registry
-from pfedul.unlearn.pfedul.corrections.base import Corrected as Corrected
-from pfedul.unlearn.pfedul.corrections.base import Correction as Correction
-from pfedul.unlearn.pfedul.corrections.base import LayerView as LayerView
-from pfedul.unlearn.pfedul.corrections.exclude import EXCLUDE
-from pfedul.unlearn.pfedul.corrections.paper import PAPER
-from pfedul.unlearn.pfedul.corrections.reset import RESET
-from pfedul.unlearn.pfedul.corrections.trust_region import TRUST_REGION
+from __future__ import annotations
 
-CORRECTIONS: Registry[Correction] = Registry("correction", EXCLUDE, PAPER, TRUST_REGION, RESET)
+from typing import TYPE_CHECKING
+
+from pfedul.base.registry import Registry
+
+if TYPE_CHECKING:
+    from pfedul.unlearn.pfedul.corrections.base import Correction
+
+CORRECTIONS: Registry[Correction] = Registry(
+    "correction",
+    {
+        "exclude": "pfedul.unlearn.pfedul.corrections.exclude:EXCLUDE",
+        "paper": "pfedul.unlearn.pfedul.corrections.paper:PAPER",
+        "trust-region": "pfedul.unlearn.pfedul.corrections.trust_region:TRUST_REGION",
+        "reset": "pfedul.unlearn.pfedul.corrections.reset:RESET",
+    },
+)
