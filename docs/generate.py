@@ -14,6 +14,7 @@ import click
 
 from pfedul.aggregation import AGGREGATIONS
 from pfedul.cli import main
+from pfedul.cli.parts import EXIT_CODES
 from pfedul.data.datasets import DATASETS
 from pfedul.data.partitions import PARTITIONS
 from pfedul.experiments import EXPERIMENTS
@@ -38,11 +39,20 @@ HERE = Path(__file__).parent
 
 def cli_page() -> str:
     """Every command with its help."""
-    sections = ["# Command line\n\n" + NOTE + _help("pfedul", main)]
+    sections = ["# Command line\n\n" + NOTE + _help("pfedul", main), _exit_codes()]
     for name, command in sorted(main.commands.items()):
         sections.append(f"## {name}\n\n" + _help(f"pfedul {name}", command))
     sections.append(_run_config())
     return "\n".join(sections)
+
+
+def _exit_codes() -> str:
+    rows = [{"code": str(code), "meaning": words} for code, words in EXIT_CODES.items()]
+    outro = (
+        "\nAsking again for what is done changes nothing and exits with 0. With `--json` an error\n"
+        'is JSON as well, in the last line of stderr: `{"error": ..., "exit_code": ...}`.\n'
+    )
+    return "## Exit codes\n\n" + _markdown(rows) + outro
 
 
 def _run_config() -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class PfedulError(Exception):
     """Something the user can put right: one sentence that says what is wrong and what to do next.
 
-    The command line prints it on stderr and exits non-zero; it never shows a traceback for it.
+    The command line prints it on stderr and exits with `exit_code`; it never shows a traceback for
+    it.
     """
+
+    exit_code: ClassVar[int] = 1
 
 
 class TransientError(PfedulError):
@@ -23,6 +28,12 @@ class MethodFailed(PfedulError):
 
 class NothingChanged(PfedulError):
     """A removal would leave the shared tensors as they are; the request stays pending."""
+
+
+class RequirementNotMet(PfedulError):
+    """What was asked for is done, and its result is not what `--require` wants."""
+
+    exit_code: ClassVar[int] = 3
 
 
 class OutOfMemory(TransientError):

@@ -99,7 +99,7 @@ def test_a_removal_that_does_nothing_is_not_forgotten_and_one_that_excludes_is_l
     ],
     ids=["forgotten", "not forgotten"],
 )
-def test_rehearse_exits_with_1_unless_the_verdict_is_what_was_required(
+def test_rehearse_exits_with_3_unless_the_verdict_is_what_was_required(
     removal, met, missed, leaky, tmp_path
 ):
     run = copied(leaky, tmp_path / "run")
@@ -107,7 +107,7 @@ def test_rehearse_exits_with_1_unless_the_verdict_is_what_was_required(
     assert call(*asked).exit_code == 0
     for required in (*met, *missed):
         result = call(*asked, "--require", required)
-        assert result.exit_code == (required in missed), result.output
+        assert result.exit_code == (3 if required in missed else 0), result.output
         assert (f"--require asks for '{required}'" in result.stderr) == (required in missed)
         assert "Verdict: " in result.stdout
 

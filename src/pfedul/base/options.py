@@ -32,17 +32,19 @@ def option(
     registry: Any = None,
     later: bool = False,
     newer: bool = False,
+    group: str | None = None,
 ) -> Any:
     """A field with its help and limits; `later` marks what may change when a run is continued.
 
     A number with limits must also be finite. The limits of a registry entry's options are checked
     when a user names it (`Registry.parse`), those of other dataclasses by `check_options` in their
     `__post_init__`. `newer` marks an option that was added when there were runs already: its
-    default does not count among what decides a run, so those runs still open.
+    default does not count among what decides a run, so those runs still open. `group` is the
+    heading in `--help` under which it stands.
     """
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
     marks = {"registry": registry, "choices": choices, "later": later, "newer": newer}
-    return field(default=default, metadata={"help": help, **marks, **limits})
+    return field(default=default, metadata={"help": help, "group": group, **marks, **limits})
 
 
 def option_name(name: str) -> str:

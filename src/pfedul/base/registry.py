@@ -147,7 +147,7 @@ class Registry(Generic[EntryT]):
         mine[entry.name] = entry
 
     def _unknown(self, name: str, known: list[str]) -> str:
-        near = get_close_matches(name, known, n=1)
+        near = get_close_matches(name.lower(), known, n=1)
         hint = f" (did you mean '{near[0]}'?)" if near else ""
         return f"Unknown {self.kind} '{name}'{hint}; known are: {', '.join(known)}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -13,7 +14,18 @@ import click
 
 from pfedul.base.keys import KEY_VARIABLE
 from pfedul.base.text import visible
-from pfedul.cli import choices, compare, deploy, evidence, export, forget, proof, reproduce, train
+from pfedul.cli import (
+    choices,
+    compare,
+    deploy,
+    evidence,
+    export,
+    forget,
+    proof,
+    reproduce,
+    shell,
+    train,
+)
 from pfedul.cli.parts import INTERRUPTED
 from pfedul.errors import OutOfMemory, PfedulError
 from pfedul.terminal.console import replace_unprintable
@@ -43,6 +55,7 @@ COMMANDS = (
     choices.methods,
     deploy.up,
     deploy.down,
+    shell.completion,
 )
 
 
@@ -55,15 +68,30 @@ class Commands(click.Group):
             return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
+        as_json = "--json" in ctx.args
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            message, code = str(error) or SAVED, INTERRUPTED
+        except MemoryError:
+            message, code = str(OutOfMemory()), OutOfMemory.exit_code
         except PfedulError as error:
-            raise click.ClickException(visible(str(error))) from error
-        except MemoryError as error:
-            raise click.ClickException(str(OutOfMemory())) from error
-        except KeyboardInterrupt:
-            click.echo("Interrupted; everything that was finished is saved.", err=True)
-            ctx.exit(INTERRUPTED)
+            message, code = visible(str(error)), error.exit_code
+        except click.ClickException as error:
+            if not as_json:
+                raise
+            message, code = error.format_message(), error.exit_code
+        _print_error(message, code, as_json)
+        raise click.exceptions.Exit(code)
+
+
+SAVED = "Interrupted; everything that was finished is saved."
+
+
+def _print_error(message: str, code: int, as_json: bool) -> None:
+    """Why a command did not do what was asked: a sentence on stderr, or JSON."""
+    text = message if code == INTERRUPTED else f"Error: {message}"
+    click.echo(json.dumps({"error": message, "exit_code": code}) if as_json else text, err=True)
 
 
 @contextmanager

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import pfedul.cli.completion as completion
 from pfedul.callbacks import Bar
 from pfedul.cli.evidence import refuse_nodes
-from pfedul.cli.parts import Output, client_options, command, opened, opens
+from pfedul.cli.parts import Output, client_options, command, opened, opens, require_option
+from pfedul.errors import PfedulError, RequirementNotMet
+from pfedul.unlearn.methods import METHODS
+
+if TYPE_CHECKING:
+    from pfedul.report.material import Json
 
 
 @command("pfedul compare runs/digits --client client-03 --methods pfedul,federaser,retrain")
@@ -20,6 +26,7 @@ from pfedul.cli.parts import Output, client_options, command, opened, opens
     default=("all",),
     show_default=True,
     metavar="NAME[:KEY=VALUE,...]",
+    shell_complete=completion.names(METHODS, "all", separator=","),
     help="Methods, with commas between or given again; 'all'. For pfedul the options of "
     "'forget': pfedul:correction=reset,fraction=0.3. NAME+recalibrate recalibrates after it.",
 )
@@ -42,6 +49,7 @@ from pfedul.cli.parts import Output, client_options, command, opened, opens
 @click.option(
     "--save", type=click.Path(path_type=Path), help="Also write page, picture and JSON here."
 )
+@require_option(" One method must reach it, with every seed.")
 @opens
 def compare(
     run: Path,
@@ -52,6 +60,7 @@ def compare(
     workers: int | None,
     in_turn: bool,
     save: Path | None,
+    require: str | None,
     places: dict[str, Any],
 ) -> Output:
     """Forget clients with many methods, each in a branch of RUN, and audit them side by side.
@@ -78,9 +87,23 @@ def compare(
         )
     document = result.document
     files = result.files if save is None else write_pages(document, save)
-    failed = all(cell["failure"] for cell in document["cells"] if cell["asked"])
     return Output(
         {**document, "files": {kind: str(file) for kind, file in files.items()}},
         lambda: print_comparison(document, files["page"]),
-        "No method that was asked for came to a result; its row says why." if failed else None,
+        error_of(document, require),
     )
+
+
+def error_of(document: Json, required: str | None) -> PfedulError | None:
+    """Where no method has a result, or none meets with every seed what is required."""
+    from pfedul.audit.advice import meets
+    from pfedul.compare.tables import verdicts_of
+
+    if all(cell["failure"] for cell in document["cells"] if cell["asked"]):
+        return PfedulError("No method that was asked for came to a result; its row says why.")
+    if required is None:
+        return None
+    rows = [verdicts_of(row) for row in document["methods"] if row["asked"]]
+    if any(row and all(meets(verdict, required) for verdict in row) for row in rows):
+        return None
+    return RequirementNotMet(f"No method has a verdict as --require asks for: '{required}'.")

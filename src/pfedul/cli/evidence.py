@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +70,7 @@ def refuse_nodes(run: Path) -> None:
 @_level([*LEVELS.values()], "default: instant, or standard with --oracles")
 @_oracles
 @_oracles_at
-@click.option(
-    "--require",
-    type=click.Choice(["partly", "no-leak", "forgotten"]),
-    help="Exit with 1 unless the verdict is at least this; no-leak: forgotten, or nothing "
-    "measurable to forget.",
-)
+@parts.require_option()
 @parts.opens
 def rehearse(
     run: Path,
@@ -96,25 +90,24 @@ def rehearse(
     call goes on. Then call 'pfedul forget' with the same options: equal hashes carry the
     evidence over.
     """
-    from pfedul.audit.advice import meets, next_step
+    from pfedul.audit.advice import next_step
     from pfedul.audit.rehearsal import Rehearsal
     from pfedul.audit.rehearsal import rehearse as run_rehearsal
     from pfedul.terminal.audit import print_price
 
+    with parts.usage():
+        forget_options = ForgetOptions(**parts.given(options))
+        chosen = level_of(level, oracles)
     refuse_nodes(run)
     with parts.opened(run, places) as federation:
         _keep_oracles(run, oracles_at)
-        forget_options = ForgetOptions(**parts.given(options))
-        rehearsal = Rehearsal(federation, clients, forget_options, away, level_of(level, oracles))
+        rehearsal = Rehearsal(federation, clients, forget_options, away, chosen)
         rehearsal.check()
         print_price(rehearsal.price())
         with told([Bar()]) as callback:
             result = run_rehearsal(rehearsal, callback.on_stage)
     verdict = result.evidence["verdict"]["verdict"]
-    output = _audited(result, next_step(rehearsal, verdict, str(run)))
-    if meets(verdict, require):
-        return output
-    return replace(output, error=f"The verdict is '{verdict}', and --require asks for '{require}'.")
+    return _audited(result, next_step(rehearsal, verdict, str(run)), require)
 
 
 @command("pfedul audit runs/digits --target-data client-03.npz")
@@ -129,6 +122,7 @@ def rehearse(
 @_level([level for level in LEVELS.values() if level.oracles], "default: standard")
 @_oracles
 @_oracles_at
+@parts.require_option()
 @parts.opens
 def audit(
     run: Path,
@@ -137,6 +131,7 @@ def audit(
     level: str | None,
     oracles: int | None,
     oracles_at: Path | None,
+    require: str | None,
     places: dict[str, Any],
 ) -> Output:
     """Audit a removal after the fact, with what is left and with samples that you bring.
@@ -148,6 +143,8 @@ def audit(
     from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
     from pfedul.terminal.audit import print_price
 
+    with parts.usage():
+        chosen = level_of(level or "standard", oracles)
     refuse_nodes(run)
     with parts.opened(run, places) as federation:
         _keep_oracles(run, oracles_at)
@@ -157,19 +154,20 @@ def audit(
                 f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz."
             )
         data = brought_data(federation, removal.targets, target_data)
-        inquiry = Inquiry(federation, removal, data, level_of(level or "standard", oracles))
+        inquiry = Inquiry(federation, removal, data, chosen)
         inquiry.check()
         print_price(inquiry.price())
         with told([Bar()]) as callback:
             result = audit_after(inquiry, callback.on_stage)
-    return _audited(result, f"pfedul report {run}")
+    return _audited(result, f"pfedul report {run}", require)
 
 
-def _audited(result: Audit, next_command: str) -> Output:
+def _audited(result: Audit, next_command: str, require: str | None) -> Output:
     from pfedul.terminal.audit import print_audit
 
     data = {"audit": result.number, **result.evidence, "clients": result.clients}
-    return Output(data, lambda: print_audit(result.evidence, next_command))
+    error = parts.unmet(result.evidence["verdict"]["verdict"], require)
+    return Output(data, lambda: print_audit(result.evidence, next_command), error)
 
 
 @command("pfedul report runs/digits --format html", looks=True)

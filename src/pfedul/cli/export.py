@@ -7,13 +7,20 @@ from typing import Any
 
 import click
 
+import pfedul.cli.completion as completion
 import pfedul.cli.parts as parts
 from pfedul.cli.parts import Output, command
 from pfedul.terminal.console import line, waiting
 
 
 @command("pfedul export runs/digits --client client-03 --into models/client-03", looks=True)
-@click.option("--client", required=True, metavar="ID", help="The client.")
+@click.option(
+    "--client",
+    required=True,
+    metavar="ID",
+    help="The client.",
+    shell_complete=completion.clients,
+)
 @click.option(
     "--into", required=True, type=click.Path(path_type=Path), help="A new folder, or an empty one."
 )

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import pfedul.cli.completion as completion
 import pfedul.cli.parts as parts
+from pfedul.base.text import MISSING
 from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command
 from pfedul.errors import PfedulError
 from pfedul.store.requests import already_done
+from pfedul.store.status_tables import client_rows
 from pfedul.terminal.choices import method_row, print_method
 from pfedul.terminal.console import line, waiting
 from pfedul.unlearn.asked import Asked
@@ -46,7 +49,9 @@ def inspect(
     correction will move it.
     """
     if every == bool(clients):
-        raise PfedulError("Give either --client ID or --all.")
+        raise click.UsageError("Give either --client ID or --all.")
+    with parts.usage():
+        ForgetOptions(**parts.given(options))
     with parts.opened(run, places, read_only=True) as federation:
         if every:
             return _inspect_all(federation, save)
@@ -111,6 +116,7 @@ def _agreement(exact: list[float], recorded: list[float]) -> float | None:
 @click.option("--dry-run", is_flag=True, help="Show the plan and what would be erased; do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask, which is done in a terminal only.")
 @click.option("--no-audit", is_flag=True, help="Do not measure what was forgotten.")
+@parts.require_option(" The removal is done all the same.")
 @parts.opens
 def forget(
     run: Path,
@@ -119,6 +125,7 @@ def forget(
     dry_run: bool,
     yes: bool,
     no_audit: bool,
+    require: str | None,
     places: dict[str, Any],
     by: str | None,
     ground: str | None,
@@ -135,14 +142,24 @@ def forget(
     from pfedul.store.audits import best_audit, read_audits
     from pfedul.terminal.audit import print_carried_over
 
+    asked = parts.given({"by": by, "ground": ground, "due": due})
+    with parts.usage():
+        if require is not None and (no_audit or dry_run):
+            raise PfedulError("--require needs the measurement of a removal; leave one out.")
+        ForgetOptions(**parts.given(options))
+        Asked(**asked)
     with parts.opened(run, places) as federation:
         if dry_run:
             return _dry_run(federation, clients, away, parts.given(options))
         done = already_done(federation.store.ledger, clients, federation.clients)
         _confirm(federation, clients, yes or done is not None)
-        chosen = parts.given({**options, "by": by, "ground": ground, "due": due})
         outcome = federation.forget(
-            *clients, away=away, audit=not no_audit, callbacks=[Bar()], **chosen
+            *clients,
+            away=away,
+            audit=not no_audit,
+            callbacks=[Bar()],
+            **asked,
+            **parts.given(options),
         )
         audits = read_audits(federation.store.ledger)
     result = outcome.as_json()
@@ -154,7 +171,13 @@ def forget(
         if audit is not None and carried_over is not None:
             print_carried_over(audit.evidence, carried_over["differences"])
 
-    return Output({**result, "rehearsal": carried_over}, show)
+    return Output({**result, "rehearsal": carried_over}, show, _unmet(result, require))
+
+
+def _unmet(result: dict[str, Any], require: str | None) -> PfedulError | None:
+    """What the removal measured of itself may be less than what is required."""
+    measured = result["audit"]
+    return parts.unmet(measured["verdict"]["verdict"] if measured else MISSING, require)
 
 
 def _show(result: dict[str, Any], done_before: bool) -> None:
@@ -223,13 +246,22 @@ def recalibrate(run: Path, places: dict[str, Any]) -> Output:
 
 
 @command("pfedul admit runs/digits --client client-03 --again")
-@click.option("--client", required=True, metavar="ID", help="Who joins; its data must be known.")
+@click.option(
+    "--client",
+    required=True,
+    metavar="ID",
+    help="Who joins; its data must be known.",
+    shell_complete=completion.forgotten_clients,
+)
 @click.option("--again", is_flag=True, help="Admit a forgotten client as a new one.")
 @parts.opens
 def admit(run: Path, client: str, again: bool, places: dict[str, Any]) -> Output:
     """Let a client join from the next round on, as a new one."""
     with parts.opened(run, places) as federation:
-        federation.admit(client, again=again)
-        rounds = federation.rounds
-    text = f"Admitted {client}; it takes part from round {rounds + 1} on."
-    return Output({"client": client, "joined_round": rounds}, lambda: line(text))
+        text = f"{client} is part of this run already; nothing was done."
+        if client not in federation.clients:
+            federation.admit(client, again=again)
+            text = f"Admitted {client}; it takes part from round {federation.rounds + 1} on."
+        rows = client_rows(federation.store.ledger)
+        joined = next(row["joined_round"] for row in rows if row["client"] == client)
+    return Output({"client": client, "joined_round": joined}, lambda: line(text))

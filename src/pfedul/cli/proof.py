@@ -17,7 +17,8 @@ from pfedul.base.keys import (
     public_pem,
     read_public_key,
 )
-from pfedul.cli.parts import Output, command
+from pfedul.cli.parts import Output, command, require_option, unmet
+from pfedul.errors import PfedulError
 from pfedul.store.paths import certificate_file, inside
 from pfedul.terminal.console import line
 
@@ -32,17 +33,20 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where to write it; else a file in RUN/certificates.",
 )
-def certificate(run: Path, request: int | None, output: Path | None) -> Output:
+@require_option(" Nothing is written then.")
+def certificate(run: Path, request: int | None, output: Path | None, require: str | None) -> Output:
     """Write a signed statement of a removal, to give to whoever asked for it.
 
     An in-toto statement in a DSSE envelope: what was asked for and done, the evidence with its
     limits, and the head of the chain of evidence. 'pfedul verify' checks it, and so do others'
     tools. docs/evidence.md says what it shows.
     """
-    from pfedul.proof.certificate import certify
+    from pfedul.proof.certificate import certify, verdict_of
     from pfedul.store.folder import locked, own_errors
 
     removal, text = certify(run, request)
+    if error := unmet(verdict_of(text), require):
+        raise error
     path = output or inside(run, certificate_file(removal.number))
     with own_errors(path), locked(run) if output is None else nullcontext():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +82,7 @@ def verify(path: Path, public_key: Path | None, certificates: tuple[Path, ...]) 
     alone = path.is_file()
     checks = verify_certificate(path, trusted) if alone else verify_run(path, trusted, certificates)
     wrong = sum(check.holds is False for check in checks)
-    error = f"{path} is not as it was signed: {wrong} of {len(checks)} checks failed."
+    error = PfedulError(f"{path} is not as it was signed: {wrong} of {len(checks)} checks failed.")
     return Output(
         {"path": str(path), "holds": not wrong, "checks": [asdict(check) for check in checks]},
         lambda: _print_checks(checks),

@@ -6,15 +6,22 @@ from pathlib import Path
 
 import click
 
+import pfedul.cli.completion as completion
 from pfedul.base.names import DEVICES, PRECISIONS
 from pfedul.cli.parts import Output, command, data_root_option
+from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.scales import SCALES
 
 _SCALES = "; ".join(f"{name}: {summary}" for name, summary in SCALES.items())
 
 
 @command("pfedul reproduce table7 --scale toy --seeds 2 --into runs/table7", run=False)
-@click.argument("names", nargs=-1, metavar="[EXPERIMENT]...")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[EXPERIMENT]...",
+    shell_complete=completion.names(EXPERIMENTS),
+)
 @click.option(
     "--scale", type=click.Choice(list(SCALES)), default="cpu", show_default=True, help=_SCALES
 )
@@ -79,7 +86,6 @@ def reproduce(
     on where it stopped; a second process with the same FOLDER takes other cases. A run in
     FOLDER/runs stays until all experiments that share it are done; deleted, it is trained again.
     """
-    from pfedul.experiments import EXPERIMENTS
     from pfedul.experiments.cases import Scale
     from pfedul.experiments.reproduce import Reproduction
     from pfedul.experiments.reproduce import reproduce as run_reproduction

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,41 +34,41 @@ def train(run: Path, config: Path | None, **options: Any) -> Output:
     written to RUN/federation.toml. Called again on the same RUN it continues to
     --rounds; an option that conflicts with the run is refused.
     """
+    from pfedul.run.owncode import refuse_code_of_run
     from pfedul.status import read_status
     from pfedul.terminal.status import print_trained
 
     named = parts.given(options)
-    values = (_configuration(config, named) if config else {}) | named
-    settings = with_records_of_methods(values)
-    with _open_or_create(run, settings, config, named) as federation:
+    with parts.usage():
+        configured = _configuration(config) if config else {}
+        settings = with_records_of_methods(configured | named)
+        chosen = from_mapping(settings, str(config or "the command line"))
+    if config is not None:
+        refuse_code_of_run(config, configured, named)
+    with _open_or_create(run, settings, chosen.data, named) as federation:
         before = federation.rounds
         try:
             federation.train(settings.get("rounds"), [Bar()])
         except KeyboardInterrupt:
-            _stop_after(federation.rounds, run)
+            raise KeyboardInterrupt(_stopped(federation.rounds, run)) from None
     result = read_status(run)
     return Output(result, lambda: print_trained(result, before))
 
 
-def _configuration(config: Path, named: dict[str, Any]) -> dict[str, Any]:
+def _configuration(config: Path) -> dict[str, Any]:
     """The values of a file, or of a preset where there is no such file."""
-    from pfedul.run.owncode import refuse_code_of_run
-
     if not config.exists() and str(config) in preset_names():
         return preset(str(config))
-    values = read_toml(config)
-    refuse_code_of_run(config, values, named)
-    return values
+    return read_toml(config)
 
 
 def _open_or_create(
-    run: Path, given_settings: dict[str, Any], config: Path | None, named: dict[str, Any]
+    run: Path, given_settings: dict[str, Any], data: str, named: dict[str, Any]
 ) -> Federation:
     """`named`: what the command line itself says, which may confirm code that RUN names."""
     from pfedul.federation import Federation
     from pfedul.run.owncode import CODE
 
-    settings = from_mapping(given_settings, str(config or "the command line"))
     if (run / LEDGER_FILE).is_file():
         stored, code = read_settings(run), {key: named[key] for key in CODE if key in named}
         merge(stored, {k: v for k, v in given_settings.items() if getattr(stored, k) != OWN})
@@ -77,17 +76,16 @@ def _open_or_create(
         changes.pop("rounds", None)
         with waiting("Opening the run"):
             return Federation.open(run, **code, **changes)
-    with waiting(f"Loading {settings.data}"):
+    with waiting(f"Loading {data}"):
         federation = Federation.create(run, **given_settings)
     for warning in federation.warnings:
         click.echo(f"Warning: {warning}", err=True)
     return federation
 
 
-def _stop_after(rounds: int, run: Path) -> NoReturn:
+def _stopped(rounds: int, run: Path) -> str:
     saved = f"after round {rounds}, which is saved" if rounds else "before a round was finished"
-    click.echo(f"Stopped {saved}; 'pfedul train {run}' goes on from there.", err=True)
-    sys.exit(parts.INTERRUPTED)
+    return f"Stopped {saved}; 'pfedul train {run}' goes on from there."
 
 
 @command("pfedul status runs/digits", looks=True)

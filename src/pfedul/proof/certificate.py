@@ -16,8 +16,9 @@ from typing import Any
 from pfedul.base.clock import now
 from pfedul.base.hashes import digest
 from pfedul.base.keys import fingerprint, operator_key, public_hex
+from pfedul.base.text import MISSING
 from pfedul.errors import PfedulError
-from pfedul.proof.envelope import sign
+from pfedul.proof.envelope import read_envelope, sign, statement_of
 from pfedul.store.attested import differences_from_chain, read_chain, unsigned_entries
 from pfedul.store.audits import Audit, best_audit, read_audits
 from pfedul.store.chain import Entry, canonical
@@ -46,6 +47,12 @@ def certify(run: Path, number: int | None) -> tuple[Request, str]:
         request = done_request(ledger, number)
         key = operator_key()
         return request, sign(_statement(ledger, request, public_hex(key)), key)
+
+
+def verdict_of(certificate: str) -> str:
+    """The verdict of the best evidence that a certificate has."""
+    evidence = statement_of(read_envelope(certificate))["predicate"]["evidence"]
+    return str(evidence[-1]["verdict"]["verdict"]) if evidence else MISSING
 
 
 def _refuse_unsound(run: Path, ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from pfedul.personalization.base import Recalibration
 from pfedul.store.requests import ASKED, LEVEL, PENDING, Request
 from pfedul.unlearn.methods import METHODS
 from pfedul.unlearn.pfedul.corrections import CORRECTIONS
-from pfedul.unlearn.pfedul.result import PlanOptions
+from pfedul.unlearn.pfedul.result import PLAN, PlanOptions
 
 if TYPE_CHECKING:
     from pfedul.unlearn.base import Method
@@ -36,6 +36,10 @@ OF_PFEDUL = (
 """Options of pFedUL's plan, which other methods do not have."""
 
 
+REPAIR, SELDOM = "Repair and recalibration", "Seldom needed"
+"""Headings of options in the help."""
+
+
 def _as_in_plan(name: str) -> Any:
     """A field with the default, help and limits of the plan's option of that name."""
     spec = PlanOptions.__dataclass_fields__[name]
@@ -52,17 +56,25 @@ class ForgetOptions:
         "exclude", "How the shared layers are corrected, with its options.", registry=CORRECTIONS
     )
     strength: float | None = option(
-        None, "How far 'exclude' goes; 1: all the way.", above=0, at_most=1
+        None, "How far 'exclude' goes; 1: all the way.", above=0, at_most=1, group=PLAN
     )
-    step: float | None = option(None, "Step size of the correction 'paper' (0.1).", above=0)
+    step: float | None = option(
+        None, "Step size of the correction 'paper' (0.1).", above=0, group=PLAN
+    )
     clip: float | None = option(
-        None, "Bound of 'paper' and 'trust-region', relative to the layer (0.01).", above=0
+        None,
+        "Bound of 'paper' and 'trust-region', relative to the layer (0.01).",
+        above=0,
+        group=PLAN,
     )
     fraction: float | None = option(
-        None, "Fraction of entries that 'reset' resets (0.2).", above=0, at_most=1
+        None, "Fraction of entries that 'reset' resets (0.2).", above=0, at_most=1, group=PLAN
     )
     toward: str | None = option(
-        None, "Direction of 'trust-region': the paper's, or back.", choices=("away", "init")
+        None,
+        "Direction of 'trust-region': the paper's, or back.",
+        choices=("away", "init"),
+        group=PLAN,
     )
     at_least: int = _as_in_plan("at_least")
     scores: str = _as_in_plan("scores")
@@ -74,35 +86,45 @@ class ForgetOptions:
         "Epochs of recalibration at the rate of training, 2 in the paper; without a number only "
         "corrections by the Fisher record do so, and all else recalibrates until it converges.",
         at_least=1,
+        group=REPAIR,
     )
-    no_recalibration: bool = option(False, "Leave the remaining clients' personal parts alone.")
+    no_recalibration: bool = option(
+        False, "Leave the remaining clients' personal parts alone.", group=REPAIR
+    )
     recalibrate: bool = option(
-        False, "Recalibrate after any method; 'pfedul', controls and repair rounds always do."
+        False,
+        "Recalibrate after any method; 'pfedul', controls and repair rounds always do.",
+        group=REPAIR,
     )
-    affine: bool = option(False, "FedBN: recalibrate weights and biases, too.")
+    affine: bool = option(False, "FedBN: recalibrate weights and biases, too.", group=REPAIR)
     repair_rounds: int | None = option(
         None,
         "Rounds of one epoch on the shared part, before recalibration; without a number "
         f"{USUAL_ROUNDS} after the correction 'exclude' (3 for a fifth of the samples, 5 for a "
         "third), else none.",
         at_least=0,
+        group=REPAIR,
     )
     repair: str | None = option(
         None,
         "'distil': repair rounds also learn from each client's own old model; 'ordinary': from its "
         "data alone. 'distil' unless the method starts over.",
         choices=REPAIRS,
+        group=REPAIR,
     )
     allow_unchanged: bool = option(
-        False, "Go on if the shared tensors would stay as they are; else that is an error."
+        False,
+        "Go on if the shared tensors would stay as they are; else that is an error.",
+        group=SELDOM,
     )
     forget_records: str = option(
         "target",
         "'all': delete every client's record and keep only the sum.",
         choices=("target", "all"),
+        group=SELDOM,
     )
     seed: int | None = option(
-        None, "Seed of what is random in forgetting; that of the run.", at_least=0
+        None, "Seed of what is random in forgetting; that of the run.", at_least=0, group=SELDOM
     )
 
     def __post_init__(self) -> None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pfedul.base.tensors import Tensors
 
 
+PLAN = "Plan of 'pfedul' and the paper's ablations"
+"""The heading of these options in the help."""
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     """What to choose and how to correct it; the defaults are the paper's.
@@ -24,26 +28,36 @@ class PlanOptions:
     """
 
     alpha: float = option(
-        0.5, "A layer is chosen above mean + alpha * deviation of the scores.", at_least=0
+        0.5,
+        "A layer is chosen above mean + alpha * deviation of the scores.",
+        at_least=0,
+        group=PLAN,
     )
     correction: str = option(
         "paper", "How chosen layers are corrected, with its options.", registry=CORRECTIONS
     )
     scores: str = option(
-        "fisher", "'uniform': every layer, without attribution.", choices=("fisher", "uniform")
+        "fisher",
+        "'uniform': every layer, without attribution.",
+        choices=("fisher", "uniform"),
+        group=PLAN,
     )
     intensity: str = option(
-        "adaptive", "'uniform': every chosen layer alike.", choices=("adaptive", "uniform")
+        "adaptive",
+        "'uniform': every chosen layer alike.",
+        choices=("adaptive", "uniform"),
+        group=PLAN,
     )
     layers: str | None = option(
         None,
         "Which layers: high, as many low or random ones, or all; 'all' for the correction "
         "'exclude', 'high' for the others.",
         choices=("high", "low", "random", "all"),
+        group=PLAN,
     )
-    at_least: int = option(0, "Choose at least so many layers.", at_least=0)
+    at_least: int = option(0, "Choose at least so many layers.", at_least=0, group=PLAN)
     fisher_noise: float = option(
-        0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0
+        0.0, "Noise on the Fisher as it is read, relative to its size.", at_least=0, group=PLAN
     )
     seed: int = option(0, "seed of random layers and of the noise", at_least=0)
 
