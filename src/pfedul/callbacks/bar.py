@@ -28,7 +28,7 @@ class Bar(Callback):
         accuracy = "" if progress.accuracy is None else f"  accuracy {progress.accuracy:.1%}"
         self._figures = f"loss {progress.loss:.3f}{accuracy}"
         words = self._training(progress)
-        self._log(f"{words}  {self._figures}")
+        self._log(f"{words}  {self._figures}", always=progress.round == progress.rounds)
 
     def _training(self, progress: Progress) -> str:
         """Show how far it is, with the figures of the last complete round."""
