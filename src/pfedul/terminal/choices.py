@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,40 @@ def method_row(method: Method, options: Any = None) -> dict[str, Any]:
         "avoids": method.about.avoids,
         "variants": list(method.about.variants),
     }
+
+
+def print_methods(methods: Sequence[Method]) -> None:
+    """A line for each method: those to use, then those to compare with."""
+    width = max(len(method.name) for method in methods)
+    for title, control in (("methods", False), ("to compare with", True)):
+        console.print(Text(title, style="bold"))
+        for method in methods:
+            if method.about.control == control:
+                needs = needs_of(method)
+                line(f"  {method.name:<{width}}  {method.summary}" + (needs and f" [{needs}]"))
+    line("In brackets what a run must have. More of one: pfedul methods NAME.")
+    line("Which of them work on a run: pfedul methods RUN.")
+
+
+def needs_of(method: Method) -> str:
+    """What a method requires of a run, in few words."""
+    records = (" or " if method.does.plans else " and ").join(method.needs.records)
+    parts = {
+        f"record {records}": bool(records),
+        "the target's help": method.needs.target,
+        "clusters": "clusters" in method.needs.layout,
+        "clients on this machine": method.needs.local,
+    }
+    return ", ".join(words for words, needed in parts.items() if needed)
+
+
+def print_usable(run: str, reasons: Mapping[str, str | None]) -> None:
+    """Which methods work on a run, and why the others do not."""
+    usable = [name for name, reason in reasons.items() if reason is None]
+    line(f"On {run} these work: {', '.join(usable) or 'none'}.")
+    for name, reason in reasons.items():
+        if reason is not None:
+            line(f"{name}: {reason}")
 
 
 def defaults_of(method: Method) -> dict[str, Any]:

@@ -91,6 +91,15 @@ def check_method(
         method.check(context_for_check(run, targets, options), own)
 
 
+def why_not(run: Run, target: str, method: Method) -> str | None:
+    """Why this method cannot forget a client of this run; None if it can."""
+    try:
+        check_method(run, (target,), ForgetOptions(method=method.name), away=())
+    except PfedulError as error:
+        return str(error)
+    return None
+
+
 def context_for_check(run: Run, targets: Sequence[str], options: ForgetOptions) -> Context:
     """The context for a check: the request has no number yet, and nothing is saved."""
     return Context(
