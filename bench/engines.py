@@ -1,17 +1,19 @@
 """What a round costs on each engine: processes, Flower's simulation, a real deployment.
 
-    python bench/engines.py [--rounds 3] [--write]
+    python bench/engines.py [--rounds 3] [--auto] [--write]
 
 The same small federation (digits, three clients, a CNN) is trained on every
 engine, in turn. A round's cost is the difference between a call that plays
 `rounds` + 1 rounds and a call that plays one, so starting and stopping are
 left out. CPU time is that of all processes of the engine, which are found by a
-variable in their environment. `--write` puts the table into docs/benchmarks.md.
+variable in their environment. `--auto` measures whole runs instead, starting included, to see
+what the engine `auto` takes. `--write` puts the table into docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sqlite3
 import statistics
@@ -139,6 +141,51 @@ def _longest_work(run: Path) -> float:
     return float(statistics.median(seconds for (seconds,) in rows))
 
 
+RUNS: dict[str, dict[str, Any]] = {
+    "small: mlp, 300 samples, 5 rounds": {
+        "clients": 3,
+        "samples": 300,
+        "local_epochs": 2,
+        "model": "mlp",
+        "rounds": 5,
+    },
+    "large: cnn, 1,200 samples, 40 rounds": {**WORK, "clients": 4, "rounds": 40},
+}
+"""Whole runs, each in a new process: what `auto` must choose for."""
+
+TRAINED = """
+import json, sys, tempfile, time
+from pfedul import Federation
+settings = json.loads(sys.argv[1])
+with tempfile.TemporaryDirectory() as folder:
+    started = time.perf_counter()
+    with Federation.create(folder + "/run", **settings) as federation:
+        federation.train()
+        name = type(federation.engine).__name__
+    print(json.dumps([time.perf_counter() - started, name]))
+"""
+
+
+def whole_runs(repeats: int = 3) -> str:
+    """Each run on each engine, starting included, in turn; the fastest of the repeats."""
+    head = ("run", "inline", "processes", "auto", "auto takes")
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for name, settings in RUNS.items():
+        times: dict[str, list[float]] = {"inline": [], "processes": [], "auto": []}
+        for _ in range(repeats):
+            for engine, seconds in times.items():
+                words = json.dumps({**settings, "engine": engine})
+                command = [sys.executable, "-c", TRAINED, words]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                spent, chosen = json.loads(done.stdout)
+                seconds.append(spent)
+        best = {engine: min(seconds) for engine, seconds in times.items()}
+        unit = min(best["inline"], best["processes"])
+        figures = " | ".join(f"{seconds / unit:.2f}" for seconds in best.values())
+        lines.append(f"| {name} | {figures} | {chosen} |")
+    return "\n".join(lines) + "\n"
+
+
 def import_seconds() -> float:
     """Seconds that a client's process needs to import everything, with no other load."""
     times = []
@@ -174,13 +221,14 @@ def where_it_goes(whole: float, work: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--auto", action="store_true")
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     os.environ.setdefault(MARK, uuid.uuid4().hex)
-    text = f"Measured on {machine()}\n\n{table(chosen.rounds)}"
+    text = f"Measured on {machine()}\n\n{whole_runs() if chosen.auto else table(chosen.rounds)}"
     print(text)
     if chosen.write:
-        write_page(PAGE, "engines", text)
+        write_page(PAGE, "auto-engine" if chosen.auto else "engines", text)
 
 
 if __name__ == "__main__":

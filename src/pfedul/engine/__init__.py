@@ -10,6 +10,7 @@ import os
 
 from pfedul.base.names import ENGINES
 from pfedul.engine.inline import InlineEngine
+from pfedul.engine.probe import processes_pay
 from pfedul.engine.processes import ClientFailure as ClientFailure
 from pfedul.engine.processes import ProcessesEngine
 from pfedul.errors import PfedulError
@@ -17,14 +18,17 @@ from pfedul.protocol import Engine as Engine
 from pfedul.protocol import Workbench
 
 
-def start_engine(name: str, workers: int | None, bench: Workbench) -> Engine:
-    """The engine of that name; `auto` takes processes where there is more than one core.
+def start_engine(name: str, workers: int | None, bench: Workbench, rounds: int = 0) -> Engine:
+    """The engine of that name; `auto` takes processes where they save more time than they cost.
 
-    Processes need nameless shared memory, which Linux has: elsewhere `auto` is inline.
+    They need nameless shared memory, which Linux has: elsewhere `auto` is inline. `rounds` are
+    still to be played. Whoever gives a number of `workers` wants processes.
     """
     count = min(workers or available_cores(), max(1, len(bench.data)))
     if name == "auto":
-        name = "processes" if count > 1 and hasattr(os, "memfd_create") else "inline"
+        possible = count > 1 and hasattr(os, "memfd_create")
+        wanted = possible and (workers is not None or processes_pay(bench, count, rounds))
+        name = "processes" if wanted else "inline"
     if name == "inline":
         return InlineEngine(bench)
     if name == "processes":

@@ -78,7 +78,7 @@ class Run:
         self.warnings = warnings
         self.store = store
         self._engine = engine
-        self._start = start or partial(start_engine, settings.engine, settings.workers)
+        self._start = start or self._usual_engine
         self.personal_place = InRunFolder(store, bench) if engine is None else WithClients(store)
         self.shared: Tensors = store.read(SHARED_FILE)
         self.members = read_members(store.ledger)
@@ -110,6 +110,11 @@ class Run:
             several = self.clusters.several
             self._engine = ClusteredEngine(engine, lambda: self.clusters) if several else engine
         return self._engine
+
+    def _usual_engine(self, bench: Workbench) -> Engine:
+        """The one that the settings name."""
+        left = self.settings.rounds - self.rounds
+        return start_engine(self.settings.engine, self.settings.workers, bench, left)
 
     # Asking clients
 
