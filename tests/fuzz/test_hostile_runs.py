@@ -75,7 +75,9 @@ def attempt(run: Path, words: tuple[str, ...], out: Path) -> str:
         result = call(command, run, *options)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return f"{command}: {result.exception!r}"
-    errors = [line for line in result.stderr.splitlines() if line.startswith("Error:")]
+    errors = [
+        line for line in result.stderr.splitlines() if line.startswith(("Error:", '{"error":'))
+    ]
     if result.exit_code not in {0, 1, 2} or len(errors) != (result.exit_code != 0):
         return f"{command}: exit {result.exit_code}, {result.output}"
     raw = [byte for byte in result.output if ord(byte) < 32 and byte not in "\n\t"]
