@@ -80,6 +80,26 @@ def test_code_without_a_name_is_given_when_it_is_loaded(factory, tmp_path):
     assert torch.equal(loaded(tmp_path / "out", WithNorm)(INPUTS), expected)
 
 
+@pytest.mark.parametrize("factory", [WithNorm, lambda: WithNorm(), "helpers.toys:WithNorm"])
+def test_adapters_are_loaded_with_the_own_model(factory, tmp_path):
+    how = {"model": factory, "personalization": "lora:rank=2,scale=3", "rounds": 1}
+    with create(tmp_path / "run", **how) as federation:
+        federation.train()
+        federation.export(CLIENT, tmp_path / "out")
+        expected = federation.model(CLIENT)(INPUTS)
+    given = [WithNorm] if "make()" in (tmp_path / "out/model.py").read_text() else []
+    assert torch.equal(loaded(tmp_path / "out", *given)(INPUTS), expected)
+
+
+def test_adapters_are_loaded_with_a_built_in_model(tmp_path):
+    how = {"model": "mlp:hidden=8", "personalization": "lora:rank=2", "rounds": 1}
+    with create(tmp_path / "run", **how) as federation:
+        federation.train()
+        federation.export(CLIENT, tmp_path / "out")
+        expected = federation.model(CLIENT)(INPUTS)
+    assert torch.equal(loaded(tmp_path / "out")(INPUTS), expected)
+
+
 def test_a_built_in_model_is_exported_by_the_command(tmp_path):
     run, out = tmp_path / "run", tmp_path / "out"
     settings = QUICK | {"data": "digits", "samples": 60, "clients": 3, "rounds": 1}

@@ -75,10 +75,13 @@ def module_of(run: Run, client: str) -> str:
     own = run.settings.model == OWN or MODELS.own_code(run.settings.model)
     code = _own(_factory(run)) if own else _built_in(run)
     words = {"client": client, "rounds": run.rounds, "tensors": TENSORS}
+    line, prepare = _prepared(run)
+    words |= {"prepare": prepare}
     if code is not None:
-        return _TEXT.format(**words, line=f"{code[0]}\n", call=code[1], callable="", given="")
+        line = f"{code[0]}\n{line}"
+        return _TEXT.format(**words, line=line, call=code[1], callable="", given="")
     given, callable_ = "make: Callable[[], nn.Module]", "from collections.abc import Callable\n"
-    return _TEXT.format(**words, line="", call="make()", callable=callable_, given=given)
+    return _TEXT.format(**words, line=line, call="make()", callable=callable_, given=given)
 
 
 _TEXT = '''"""The model of client {client} after round {rounds}: `from model import load`."""
@@ -92,17 +95,28 @@ from torch import nn
 def load({given}) -> nn.Module:
     """The model in evaluation mode."""
     model = {call}
-    model.load_state_dict(load_file(Path(__file__).with_name("{tensors}")))
+{prepare}    model.load_state_dict(load_file(Path(__file__).with_name("{tensors}")))
     return model.eval()
 '''
 
 Code = tuple[str, str]
-"""A line that imports something, and the call that makes the model with it."""
+"""A line that imports something, and the call of it."""
 
 
 def _factory(run: Run) -> Any:
     build = run.bench.build_model
     return build.factory if isinstance(build, InitialModel) else build
+
+
+def _prepared(run: Run) -> Code:
+    """What a personalisation adds to the model before it is trained; else nothing."""
+    method, options = run.bench.personalization, run.bench.options
+    if method.prepare is None:
+        return "", ""
+    made, prepare = type(options), method.prepare
+    lines = f"from {made.__module__} import {made.__name__}\n"
+    lines += f"from {prepare.__module__} import {prepare.__name__}\n"
+    return lines, f"    {prepare.__name__}({options!r}, model)\n"
 
 
 def _built_in(run: Run) -> Code:
