@@ -133,6 +133,8 @@ X, NONE = torch.rand(2, 3), torch.full((2, 3), -100)
 ROWS = [torch.tensor([1, 2, 3]), torch.tensor([4, 5])]
 MISTAKES = {
     "numbers as classes": ("classification", (X, torch.rand(2)), "from 0 up; other labels"),
+    "fractions as classes": ("classification", [(X[0], 1), (X[1], 0.7)], "from 0 up; other labels"),
+    "fractions in tensors": ("classification", [(row, row[0]) for row in X], "from 0 up; other"),
     "no table": ("multi-label", (X, torch.tensor([0.0, 1.0])), "a table of 0 and 1"),
     "more than 0 and 1": ("multi-label", (X, torch.rand(2, 2)), "a table of 0 and 1"),
     "no numbers": ("regression", (X, torch.tensor([0.0, torch.nan])), "NaN"),

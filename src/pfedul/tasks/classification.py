@@ -27,7 +27,13 @@ def hits(output: Tensor, target: Tensor) -> Tensor:
 
 
 def stack(labels: Sequence[Any]) -> Tensor:
-    return torch.tensor([int(label) for label in labels], device="cpu")
+    return torch.tensor([_whole(label) for label in labels], device="cpu")
+
+
+def _whole(label: Any) -> int | float:
+    """Fractions stay as they are, so that they are refused and not cut off."""
+    number = label.item() if hasattr(label, "item") else label
+    return number if isinstance(number, float) else int(number)
 
 
 def targets(_x: Inputs, y: Tensor) -> Tensor:
