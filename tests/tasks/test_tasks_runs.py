@@ -161,13 +161,26 @@ def test_clients_must_agree_on_what_they_ask_of_a_model():
         own_clients({"a": (one, one), "b": (two, two)}, task_of("regression"))
 
 
-def test_sequences_are_filled_up_for_all_clients_or_for_none():
+def test_sequences_in_lists_are_filled_up_whoever_is_there():
     listed, tensor = [(row, 0) for row in ROWS], (torch.ones(2, 3).long(), torch.tensor([0, 1]))
     data = own_clients({"a": (listed, listed), "b": (listed[:1], listed[:1])})
     assert all(parts.train.filled for parts in data.clients.values())
-    assert not own_clients({"a": (listed[:1], listed[:1])}).clients["a"].train.filled
+    assert own_clients({"b": (listed[:1], listed[:1])}).clients["b"].train.filled
     with pytest.raises(PfedulError, match="in one form"):
         own_clients({"a": (listed, listed), "b": (tensor, tensor)})
+
+
+def test_a_run_opens_again_without_the_forgotten_client_that_alone_had_other_lengths(tmp_path):
+    same = [(torch.tensor([1, 2, 3]), 0), (torch.tensor([3, 2, 1]), 1)] * 6
+    data = {"c0": (same, same), "c1": ([(row[:2], y) for row, y in same], same), "c2": (same, same)}
+    with federation_of("classification", tmp_path / "run", data=data, rounds=1) as federation:
+        federation.train()
+        federation.forget("c1", audit=False)
+        before = federation.evaluate()
+    del data["c1"]
+    with Federation.open(tmp_path / "run", data=data) as federation:
+        assert "attention_mask" in federation.bench.data["c0"].train.batch(torch.arange(2))[0]
+        assert federation.evaluate().mean == before.mean
 
 
 class Careless:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pfedul.base.inputs import named_tensors, shape_of
+from pfedul.base.inputs import shape_of
 from pfedul.data.checks import check_ids, classes_up_to
 from pfedul.data.samples import (
     ClientData,
@@ -22,7 +22,7 @@ from pfedul.data.samples import (
 from pfedul.errors import PfedulError
 from pfedul.tasks.base import LearningTask
 from pfedul.tasks.classification import CLASSIFICATION
-from pfedul.tasks.collate import MASK, is_sequence
+from pfedul.tasks.collate import is_sequence
 
 _AT_ONCE = 256
 """Samples of a Dataset that are looked at together."""
@@ -48,6 +48,7 @@ def own_clients(
     seen = {owner: _seen(samples, owner, task) for owner, samples in parts.items()}
     _check_same_inputs(seen)
     _check_same_width(seen, task)
+    _check_same_form(seen)
     outputs = max(one.outputs for one in seen.values())
     return FederatedData(_filled(clients, seen), classes_up_to(outputs - 1))
 
@@ -75,13 +76,12 @@ class _Seen:
     """What is known of a part once it has been read.
 
     `inputs`: their shape, of those in memory alone: others are read sample by sample, later.
-    `outputs`: how many numbers the labels ask of a model. `lengths`: of sequences that can be
-    filled up.
+    `outputs`: how many numbers the labels ask of a model. `sequences`: they are lists of tokens.
     """
 
     inputs: str | None
     outputs: int
-    lengths: frozenset[int] = frozenset()
+    sequences: bool = False
 
 
 def _seen(samples: Samples, owner: str, task: LearningTask) -> _Seen:
@@ -102,13 +102,11 @@ def _read(samples: DatasetSamples, task: LearningTask) -> _Seen:
     """Read every sample once, as sequences of any length if they are sequences."""
     first = without_labels(samples.dataset[0])
     sequences = not samples.collates and is_sequence(first[0])
-    outputs, lengths = 0, set[int]()
+    outputs = 0
     for indices in torch.split(torch.arange(len(samples), device="cpu"), _AT_ONCE):
-        x, y = replace(samples, filled=sequences).batch(indices)
+        _, y = replace(samples, filled=sequences).batch(indices)
         outputs = max(outputs, task.outputs(y))
-        if sequences:
-            lengths.update(named_tensors(x)[MASK].sum(1).tolist())
-    return _Seen(None, outputs, frozenset(lengths))
+    return _Seen(None, outputs, sequences)
 
 
 def _check_same_inputs(seen: Mapping[str, _Seen]) -> None:
@@ -130,16 +128,21 @@ def _check_same_width(seen: Mapping[str, _Seen], task: LearningTask) -> None:
         )
 
 
-def _filled(clients: dict[str, ClientData], seen: Mapping[str, _Seen]) -> dict[str, ClientData]:
-    """The clients, with batches that are filled up where sequences differ in length."""
-    lengths = {length for one in seen.values() for length in one.lengths}
-    if len(lengths) < 2:
-        return clients
-    if not all(one.lengths for one in seen.values()):
+def _check_same_form(seen: Mapping[str, _Seen]) -> None:
+    if len({one.sequences for one in seen.values()}) > 1:
         raise PfedulError(
-            "Sequences of different lengths are filled up only where all clients have them as "
-            "lists of pairs (sequence, label) without a collate; give all data in one form."
+            "Sequences of tokens are filled up only where all clients have them as lists of pairs "
+            "(sequence, label) without a collate; give all data in one form."
         )
+
+
+def _filled(clients: dict[str, ClientData], seen: Mapping[str, _Seen]) -> dict[str, ClientData]:
+    """The clients, with batches of sequences filled up.
+
+    Those of one length as well: what a model is given must not depend on which clients are there.
+    """
+    if not any(one.sequences for one in seen.values()):
+        return clients
     return {
         name: ClientData(*(_as_filled(part) for _, part in _parts(client)))
         for name, client in clients.items()

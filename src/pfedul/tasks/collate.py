@@ -1,9 +1,9 @@
 """From samples of a user's Dataset to inputs of a batch.
 
 A sample is a pair (input, label); its input is a tensor, or a tuple or a dictionary of them.
-Sequences of whole numbers may have different lengths: batches are then filled up with zeros, and
-the model gets `input_ids` and `attention_mask`, which is 1 where there is a token. A dictionary
-that has an attention mask already is filled up in the same way.
+Sequences of whole numbers may have different lengths: batches are filled up with zeros, and the
+model gets `input_ids` and `attention_mask`, which is 1 where there is a token. A dictionary that
+has an attention mask already is filled up in the same way.
 """
 
 from __future__ import annotations
