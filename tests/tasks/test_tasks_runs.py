@@ -71,6 +71,20 @@ def test_an_audit_after_the_fact_takes_targets_of_the_task(tmp_path):
     assert {row["surface"] for row in audit.tests} == {"remaining", "worst"}
 
 
+def test_an_audit_after_the_fact_takes_sequences_of_any_length(tmp_path):
+    data = data_of("classification")
+    with federation_of("classification", tmp_path / "run", rounds=1, data=data) as federation:
+        federation.train()
+        federation.forget("c1", audit=False)
+        lengths = [len(data[client][0][0][0]) for client in ("c0", "c1")]
+        assert lengths[0] != lengths[1]
+        audit = federation.audit(data={"c1": data["c1"]}, level="quick")
+        assert {row["surface"] for row in audit.tests} == {"remaining", "worst", "probe"}
+        rows = (torch.rand(12, 3), torch.arange(12) % 3)
+        with pytest.raises(PfedulError, match="those of this run input_ids"):
+            federation.audit(data={"c1": (rows, rows)}, level="quick")
+
+
 def test_the_bodys_features_are_computed_once_for_each_position(tmp_path):
     """FedRep trains the head on cached features, here with a built-in data set."""
     settings = {"personalization": "fedrep", "partition": "natural", "clients": 3, "rounds": 1}

@@ -26,10 +26,10 @@ from pfedul.audit.levels import Level
 from pfedul.audit.models import Retrained, samples_of, trained_oracles
 from pfedul.audit.rehearsal import Price, level_words, price, shown_path, spent_since
 from pfedul.audit.state import state_of
-from pfedul.base.inputs import answer, named_tensors, shape_of
+from pfedul.base.inputs import Inputs, answer, named_tensors, shape_of
 from pfedul.data.datasets.npz import read_parts
 from pfedul.data.own import own_clients
-from pfedul.data.samples import ClientData, batch_of
+from pfedul.data.samples import ClientData, batch_of, collates
 from pfedul.errors import PfedulError
 from pfedul.protocol import OnStage, Workbench
 from pfedul.run.assembly import OwnData, with_targets
@@ -39,6 +39,7 @@ from pfedul.store.audits import AFTER_THE_FACT, Audit, write_audit
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.requests import DONE, Request, read_requests
 from pfedul.store.tables import digest_of
+from pfedul.tasks.collate import MASK
 from pfedul.unlearn.outcome import Outcome, read_outcome
 
 _FIRST = torch.zeros(1, dtype=torch.int64, device="cpu")  # the index of the first sample
@@ -197,8 +198,8 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
     """In the model's type; refused where the inputs are not of the run's shape."""
     someone = next(iter(run.bench.data.values())).train
     known, _ = someone.batch(_FIRST)
-    wanted = next(iter(named_tensors(known).values())).dtype
-    data = ClientData(data.train.as_type(wanted), data.test.as_type(wanted))
+    any_length = MASK in named_tensors(known) or collates(someone)
+    data = ClientData(*(part.as_type(_type_of(known)) for part in (data.train, data.test)))
     for part in (data.train, data.test):
         if not len(part):
             raise PfedulError(
@@ -206,12 +207,26 @@ def _in_form(run: Run, data: ClientData) -> ClientData:
                 "trained on and samples that were not."
             )
         found, _ = part.batch(_FIRST)
-        if shape_of(found) != shape_of(known):
+        if _form(found, any_length) != _form(known, any_length):
             raise PfedulError(
                 f"The samples that were brought have the shape {shape_of(found)}, those of this "
                 f"run {shape_of(known)}; bring them as the model takes them."
             )
     return data
+
+
+def _type_of(x: Inputs) -> torch.dtype:
+    """That of its inputs which are not whole numbers."""
+    kinds = [t.dtype for t in named_tensors(x).values() if t.is_floating_point()]
+    return kinds[0] if kinds else torch.get_default_dtype()
+
+
+def _form(x: Inputs, any_length: bool) -> dict[str, object]:
+    """What brought inputs must have in common with the run's."""
+    named = named_tensors(x)
+    if any_length:
+        return {name: (tensor.ndim, tensor.dtype) for name, tensor in named.items()}
+    return {name: tensor.shape[1:] for name, tensor in named.items()}
 
 
 @torch.no_grad()

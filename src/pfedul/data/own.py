@@ -17,6 +17,7 @@ from pfedul.data.samples import (
     Samples,
     TensorSamples,
     as_samples,
+    collates,
     without_labels,
 )
 from pfedul.errors import PfedulError
@@ -101,7 +102,7 @@ def _seen(samples: Samples, owner: str, task: LearningTask) -> _Seen:
 def _read(samples: DatasetSamples, task: LearningTask) -> _Seen:
     """Read every sample once, as sequences of any length if they are sequences."""
     first = without_labels(samples.dataset[0])
-    sequences = not samples.collates and is_sequence(first[0])
+    sequences = not collates(samples) and is_sequence(first[0])
     outputs = 0
     for indices in torch.split(torch.arange(len(samples), device="cpu"), _AT_ONCE):
         _, y = replace(samples, filled=sequences).batch(indices)

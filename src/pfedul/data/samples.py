@@ -87,11 +87,6 @@ class DatasetSamples:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    @property
-    def collates(self) -> bool:
-        """Whether the Dataset makes its own batches."""
-        return hasattr(self.dataset, "collate")
-
     def batch(self, indices: Tensor) -> tuple[Inputs, Tensor]:
         x, y = self._collated([self.dataset[int(index)] for index in indices])
         y = self.task.checked(x, y, self.owner)
@@ -99,7 +94,7 @@ class DatasetSamples:
         return there, _in_type(y, self.dtype).to(self.device)
 
     def _collated(self, items: Sequence[Any]) -> tuple[Inputs, Tensor]:
-        if self.collates:
+        if collates(self):
             return as_batch(self.dataset.collate(items), self.owner)
         pairs = [without_labels(item) for item in items]
         x = stack_inputs([pair[0] for pair in pairs], self.filled)
@@ -110,6 +105,11 @@ class DatasetSamples:
 
     def to(self, device: torch.device) -> DatasetSamples:
         return replace(self, device=device)
+
+
+def collates(samples: Samples) -> bool:
+    """Whether they are a Dataset that makes its own batches."""
+    return isinstance(samples, DatasetSamples) and hasattr(samples.dataset, "collate")
 
 
 def without_labels(item: Any) -> Any:
