@@ -26,7 +26,27 @@ def test_any_difference_shows():
     assert len({of(), *others}) == len(others) + 1
 
 
+class Listed(torch.utils.data.Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def of_dataset(dataset):
+    return fingerprint(ClientData(DatasetSamples(dataset), TensorSamples(X, Y)))
+
+
 def test_of_a_dataset_only_the_length_counts():
-    two, three = ([(torch.zeros(2), 0)] * count for count in (2, 3))
-    prints = [fingerprint(ClientData(DatasetSamples(d), TensorSamples(X, Y))) for d in (two, three)]
-    assert prints[0] != prints[1]
+    two, three, other = [(X[0], 0)] * 2, [(X[0], 0)] * 3, [(X[1], 0)] * 2
+    assert of_dataset(Listed(two)) == of_dataset(Listed(other)) != of_dataset(Listed(three))
+
+
+def test_of_a_list_the_samples_count():
+    lists = [[(x, 0)] * 2 for x in X] + [[(X[0], 1), (X[0], 0)], [(X[0], 0)] * 3]
+    assert len({*map(of_dataset, lists)}) == len(lists)
+    assert of_dataset(lists[0]) == of_dataset([(X[0].clone(), 0)] * 2)

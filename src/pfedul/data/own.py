@@ -11,6 +11,7 @@ import torch
 from pfedul.base.inputs import shape_of
 from pfedul.data.checks import check_ids, classes_up_to
 from pfedul.data.samples import (
+    AT_ONCE,
     ClientData,
     DatasetSamples,
     FederatedData,
@@ -24,9 +25,6 @@ from pfedul.errors import PfedulError
 from pfedul.tasks.base import LearningTask
 from pfedul.tasks.classification import CLASSIFICATION
 from pfedul.tasks.collate import is_sequence
-
-_AT_ONCE = 256
-"""Samples of a Dataset that are looked at together."""
 
 
 def own_clients(
@@ -104,7 +102,7 @@ def _read(samples: DatasetSamples, task: LearningTask) -> _Seen:
     first = without_labels(samples.dataset[0])
     sequences = not collates(samples) and is_sequence(first[0])
     outputs = 0
-    for indices in torch.split(torch.arange(len(samples), device="cpu"), _AT_ONCE):
+    for indices in torch.split(torch.arange(len(samples), device="cpu"), AT_ONCE):
         _, y = replace(samples, filled=sequences).batch(indices)
         outputs = max(outputs, task.outputs(y))
     return _Seen(None, outputs, sequences)

@@ -24,6 +24,9 @@ _SPLIT_SEED = 0  # constant: what is a test sample must not depend on a run's se
 
 Indices = NDArray[np.int64]
 
+AT_ONCE = 256
+"""Samples of a Dataset that are looked at together."""
+
 _IMAGES = 3  # dimensions of a batch of images, at least
 
 
@@ -244,7 +247,7 @@ def batch_of(samples: Samples) -> tuple[Inputs, Tensor]:
 
 
 def fingerprint(client: ClientData) -> str:
-    """SHA-256 (hex) over one client's samples; of a user's Dataset, which may vary, the length."""
+    """SHA-256 (hex) over one client's samples; of a Dataset that may vary, the length alone."""
     digest = hashlib.sha256()
     for piece in (*_pieces(client.train), *_pieces(client.test)):
         digest.update(piece)
@@ -253,12 +256,21 @@ def fingerprint(client: ClientData) -> str:
 
 def _pieces(samples: Samples) -> Iterator[bytes | memoryview]:
     yield f"samples {len(samples)}\n".encode()
-    if isinstance(samples, TensorSamples):
-        for name, tensor in [*named_tensors(samples.x).items(), ("", samples.y)]:
+    for x, y in _fixed_batches(samples):
+        for name, tensor in [*named_tensors(x).items(), ("", y)]:
             # Type and shape say how many bytes follow, so different data never read the same.
             yield f"{name and name + ' '}{tensor.dtype} {tuple(tensor.shape)}\n".encode()
             flat = tensor.detach().cpu().contiguous().reshape(-1)
             yield flat.view(torch.uint8).numpy().data
+
+
+def _fixed_batches(samples: Samples) -> Iterator[tuple[Inputs, Tensor]]:
+    """Those that are the same at every reading: of samples in memory, or in a list."""
+    if isinstance(samples, TensorSamples):
+        yield samples.x, samples.y
+    elif isinstance(samples, DatasetSamples) and isinstance(samples.dataset, list):
+        for indices in torch.split(torch.arange(len(samples), device="cpu"), AT_ONCE):
+            yield samples.batch(indices)
 
 
 def stratified_split(
