@@ -1,12 +1,15 @@
 """A client's whole model, taken away: tensors, a module that loads them, ONNX."""
 
 import importlib.util
+import sys
 from functools import partial
+from types import ModuleType
 
 import pytest
 import torch
 
 from helpers.commands import refuse, succeed
+from helpers.tasks import federation_of
 from helpers.toys import QUICK, Tied, WithNorm, client_data, create
 from pfedul import Federation, PfedulError
 
@@ -149,6 +152,19 @@ def test_without_onnx_a_sentence_says_what_to_install(tmp_path):
         with pytest.raises(PfedulError, match=r"pip install 'pfedul\[onnx\]'"):
             federation.export(CLIENT, tmp_path / "out", onnx=True)
         assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_written_as_onnx_leaves_no_folder(tmp_path, monkeypatch):
+    for module in ("onnx", "onnxscript"):  # empty ones, with which torch cannot export
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    one, several = create(tmp_path / "run", rounds=0), federation_of("regression", tmp_path / "two")
+    for federation, words in (
+        (one, "cannot be written as ONNX"),
+        (several, "samples of one input"),
+    ):
+        with federation, pytest.raises(PfedulError, match=words):
+            federation.export(CLIENT, tmp_path / "out", onnx=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_onnx_gives_the_same_answers_for_any_number_of_samples(tmp_path):

@@ -6,6 +6,7 @@ import ast
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -39,18 +40,15 @@ def export(run: Run, client: str, into: str | Path, *, onnx: bool = False) -> li
     """Write the client's model into a new folder; returns the files."""
     folder = absolute(into)
     _refuse_place(run, folder)
-    if onnx:
-        for module in ("onnx", "onnxscript"):
-            needed(module, "ONNX", "pfedul[onnx]")
     model = whole_model(run, client)
     files = {TENSORS: encode(model.state_dict()), MODULE: module_of(run, client).encode()}
+    if onnx:
+        files[ONNX] = _as_onnx(model, _inputs(run, client))
     with own_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             (folder / name).write_bytes(data)
-    if onnx:
-        _write_onnx(model, _inputs(run, client), folder / ONNX)
-    return [folder / name for name in (*files, *([ONNX] if onnx else []))]
+    return [folder / name for name in files]
 
 
 def _refuse_place(run: Run, folder: Path) -> None:
@@ -152,17 +150,22 @@ def _arguments(factory: partial[Any]) -> str | None:
 # ONNX
 
 
-def _write_onnx(model: nn.Module, inputs: Tensor, path: Path) -> None:
+def _as_onnx(model: nn.Module, inputs: Tensor) -> bytes:
     """With a free number of samples."""
+    for module in ("onnx", "onnxscript"):
+        needed(module, "ONNX", "pfedul[onnx]")
     how: dict[str, Any] = {"input_names": ["input"], "output_names": ["output"]}
     how |= {"dynamic_shapes": ({0: "batch"},), "external_data": False, "verbose": False}
-    try:
-        torch.onnx.export(model, (inputs,), path, dynamo=True, **how)
-    except Exception as error:  # the exporter has many kinds, depending on the model
-        raise PfedulError(
-            f"The model cannot be written as ONNX ({_first_line(error)}); leave out --onnx, and "
-            f"use {TENSORS} with {MODULE}."
-        ) from error
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / ONNX
+        try:
+            torch.onnx.export(model, (inputs,), path, dynamo=True, **how)
+        except Exception as error:  # the exporter has many kinds, depending on the model
+            raise PfedulError(
+                f"The model cannot be written as ONNX ({_first_line(error)}); leave out --onnx, "
+                f"and use {TENSORS} with {MODULE}."
+            ) from error
+        return path.read_bytes()
 
 
 def _first_line(error: Exception) -> str:
