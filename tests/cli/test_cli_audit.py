@@ -164,7 +164,7 @@ def test_a_mistake_gets_one_sentence_and_changes_nothing(words, sentence, start,
     ("words", "sentence"),
     [
         ("rehearse RUN --client ID", "was already forgotten (request 1"),
-        ("audit RUN", "Bring samples of ID with --target-data"),
+        ("audit RUN", "Bring samples of ID with --target-data FILE.npz, or say --target-data run"),
         ("audit RUN --target-data nothing.npz", "There is no file nothing.npz"),
         ("audit RUN --target-data run --request 2", "No removal with the number 2"),
         ("report RUN --request 2", "There is no finished request 2 in this run; there are: 1."),

@@ -67,6 +67,8 @@ def test_an_audit_after_the_fact_takes_targets_of_the_task(tmp_path):
     with federation_of("regression", tmp_path / "run", rounds=1) as federation:
         federation.train()
         federation.forget("c1", audit=False)
+        with pytest.raises(PfedulError, match=r"give them, audit\(data=\{'c1': \(train, test\)\}"):
+            federation.audit()
         audit = federation.audit(data={"c1": data_of("regression")["c1"]}, level="quick")
     assert {row["surface"] for row in audit.tests} == {"remaining", "worst"}
 

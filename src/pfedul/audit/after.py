@@ -160,25 +160,29 @@ def brought_data(run: Run, targets: Sequence[str], given: Sequence[str]) -> dict
         task, whose = run.bench.training.task, "the samples that were brought"
         parts = {target: with_targets(task, whose, read_parts(files[target])) for target in targets}
         return {target: _in_form(run, parts[target]) for target in targets}
-    for target in targets:
-        if target not in run.known_data:
-            raise PfedulError(
-                f"The data set of this run has no samples of '{target}' any more; bring them with "
-                "--target-data FILE.npz."
-            )
-    return {target: run.known_data[target] for target in targets}
+    return _runs_own(run, targets, "bring them with --target-data FILE.npz")
 
 
 def given_data(run: Run, targets: Sequence[str], own: OwnData | None) -> dict[str, ClientData]:
     """The targets' samples as they are given in Python; None: from the run's own data set."""
     if own is None:
-        return brought_data(run, targets, [FROM_RUN])
+        given = ", ".join(f"'{target}': (train, test)" for target in targets)
+        return _runs_own(run, targets, f"give them, audit(data={{{given}}})")
     missing = [target for target in targets if target not in own]
     if missing:
         raise PfedulError(f"The data that were given have no samples of '{missing[0]}'; add them.")
-    given = {target: own[target] for target in targets}
-    clients = own_clients(given, run.bench.training.task).clients
+    chosen = {target: own[target] for target in targets}
+    clients = own_clients(chosen, run.bench.training.task).clients
     return {target: _in_form(run, clients[target]) for target in targets}
+
+
+def _runs_own(run: Run, targets: Sequence[str], advice: str) -> dict[str, ClientData]:
+    for target in targets:
+        if target not in run.known_data:
+            raise PfedulError(
+                f"The data set of this run has no samples of '{target}' any more; {advice}."
+            )
+    return {target: run.known_data[target] for target in targets}
 
 
 def _files(targets: Sequence[str], given: Sequence[str]) -> dict[str, Path]:

@@ -140,7 +140,13 @@ def audit(
     surface can be tested; the result says which. 'pfedul rehearse' before a removal
     tests them all.
     """
-    from pfedul.audit.after import Inquiry, audit_after, brought_data, honoured_request
+    from pfedul.audit.after import (
+        FROM_RUN,
+        Inquiry,
+        audit_after,
+        brought_data,
+        honoured_request,
+    )
     from pfedul.terminal.audit import print_price
 
     with parts.usage():
@@ -151,7 +157,8 @@ def audit(
         removal = honoured_request(federation, request)
         if not target_data:
             raise PfedulError(
-                f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz."
+                f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz, or "
+                f"say --target-data {FROM_RUN} where the run's own data set still has them."
             )
         data = brought_data(federation, removal.targets, target_data)
         inquiry = Inquiry(federation, removal, data, chosen)
