@@ -245,7 +245,7 @@ def test_own_data_are_judged_only_if_their_owner_vouches_for_the_split(tmp_path)
     assert "random_split=True" in audit["verdict"]["sentence"]
     assert audit["tests"] == []
     assert audit["removed"] is None
-    words = "open the run with --random-split"
+    words = "say so with pfedul train RUN --random-split"
     with deep_again(run) as federation, pytest.raises(PfedulError, match=words):
         federation.rehearse(TARGET)
     with deep_again(run, random_split=True) as federation:

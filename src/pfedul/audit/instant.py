@@ -63,8 +63,9 @@ def refusal(run: Run, targets: Sequence[str]) -> Verdict | None:
     if not run.bench.random_split:
         return unjudged(
             f"It is not known whether training and test samples of {names} are a random split, so "
-            "what was forgotten was not measured; if they are, open the run with --random-split "
-            "(random_split=True), else use pfedul rehearse --level standard."
+            "what was forgotten was not measured; if they are, say so with pfedul train RUN "
+            "--random-split (in Python random_split=True), else use pfedul rehearse --level "
+            "standard."
         )
     if planted is not None and parse_backdoor(planted).client in targets:
         return unjudged(
