@@ -1,6 +1,7 @@
 """Data and models that are named `module:function`: what is imported, what they may return."""
 
 import json
+from functools import partial
 
 import pytest
 from torch import nn
@@ -9,6 +10,7 @@ from helpers.commands import refuse, succeed
 from helpers.forgetting_kill import copied
 from helpers.own_code import CODE, QUICK, working_in, write_module
 from helpers.toys import QUICK as SETTINGS
+from helpers.toys import WithNorm, create
 from pfedul import Federation
 from pfedul.base.code import own_function
 from pfedul.base.registry import code_name
@@ -81,6 +83,14 @@ def test_python_takes_the_same_names():
         assert federation.shared["0.weight"].shape == (7, 4)
     with pytest.raises(PfedulError, match="not the one that this run was made with"):
         Federation.open("other", model=lambda: nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 3)))
+
+
+def test_arguments_that_a_function_from_python_needs_are_named(tmp_path):
+    with pytest.raises(
+        PfedulError, match=r"needs values for its arguments: hidden; .*hidden=\.\.\."
+    ):
+        create(tmp_path / "run", model=lambda hidden, classes=3: WithNorm(hidden, classes))
+    create(tmp_path / "run", model=partial(WithNorm, inputs=4)).close()
 
 
 def test_a_run_of_objects_from_python_opens_in_the_shell(here):

@@ -110,11 +110,7 @@ def _arguments(owner: str, function: Callable[..., Any], text: str) -> dict[str,
     parameters = _parameters(function)
     types = {name: _type_of(parameter) for name, parameter in parameters.items()}
     given = given_options(owner, types, text)
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is parameter.empty and name not in given
-    ]
+    missing = [name for name in needed_arguments(function) if name not in given]
     if missing:
         written = ",".join(f"{name}=..." for name in missing)
         raise PfedulError(
@@ -122,6 +118,16 @@ def _arguments(owner: str, function: Callable[..., Any], text: str) -> dict[str,
             f"add them as options ({written})."
         )
     return given
+
+
+def needed_arguments(function: Callable[..., Any]) -> list[str]:
+    """Names of what a function cannot be called without.
+
+    >>> needed_arguments(lambda hidden, classes=2: None)
+    ['hidden']
+    """
+    parameters = _parameters(function).items()
+    return [name for name, parameter in parameters if parameter.default is parameter.empty]
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -137,7 +143,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)
-    except NameError:  # an annotation that only type checkers import
+    except (NameError, AttributeError):  # an annotation that only type checkers import
         return inspect.signature(function)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pfedul.base.code import needed_arguments
 from pfedul.base.device import device_of
 from pfedul.base.inputs import Inputs, answer, named_tensors, shape_of
 from pfedul.base.randomness import random_stream
@@ -210,6 +211,12 @@ def _model_factory(
         raise PfedulError(
             "Give a function that makes the model, such as model=lambda: Net(), not a model: "
             "every process needs one of its own."
+        )
+    if needed := needed_arguments(own):
+        raise PfedulError(
+            f"The function that makes the model needs values for its arguments: "
+            f"{', '.join(needed)}; give one that needs none, such as "
+            f"model=partial(function, {', '.join(f'{name}=...' for name in needed)})."
         )
     return own
 
