@@ -15,7 +15,13 @@ from pfedul.audit.ask.logits import logits_of
 from pfedul.audit.attacks import signals
 from pfedul.base.inputs import answer, joined
 from pfedul.client import measure
-from pfedul.data.samples import ClientData, DatasetSamples, TensorSamples, fingerprint
+from pfedul.data.samples import (
+    ClientData,
+    DatasetSamples,
+    TensorSamples,
+    fingerprint,
+    tensor_samples,
+)
 from pfedul.engine.messages import attach_data, detach_data
 from pfedul.engine.sharedbuffer import SharedBuffer
 from pfedul.models import build_model, model_factory
@@ -149,8 +155,19 @@ def test_a_dataset_may_make_its_own_batches():
 
 
 def test_bytes_in_a_row_stay_tokens():
-    rows = [torch.tensor([1, 255], dtype=torch.uint8)]
-    assert stack_inputs(rows).tolist() == [[1, 255]]
+    rows = [(torch.tensor([1, 255], dtype=torch.uint8), None)]
+    samples = DatasetSamples(rows, task=task_of("language-modelling"), filled=True)
+    x, y = samples.batch(torch.tensor([0]))
+    assert x["input_ids"].dtype == torch.int64
+    assert x["input_ids"].tolist() == y.tolist() == [[1, 255]]
+
+
+def test_bytes_of_an_image_in_a_dataset_are_those_of_tensors():
+    images = torch.randint(256, (4, 1, 2, 2), dtype=torch.uint8)
+    listed = DatasetSamples([(image, 0) for image in images]).batch(torch.arange(4))[0]
+    tensors = tensor_samples(images, torch.zeros(4).long(), "a").x
+    assert listed.dtype == torch.float32
+    assert torch.equal(listed, tensors)
 
 
 def test_batches_of_different_widths_are_put_together():

@@ -92,6 +92,7 @@ class DatasetSamples:
 
     def batch(self, indices: Tensor) -> tuple[Inputs, Tensor]:
         x, y = self._collated([self.dataset[int(index)] for index in indices])
+        x = each(x, _without_bytes)
         y = self.task.checked(x, y, self.owner)
         there = each(x, lambda tensor: _in_type(tensor, self.dtype).to(self.device))
         return there, _in_type(y, self.dtype).to(self.device)
@@ -209,13 +210,18 @@ def tensor_samples(
 
 
 def _checked_input(x: Tensor, owner: str) -> Tensor:
-    if x.dtype == torch.uint8:
-        x = x / 255 if x.ndim >= _IMAGES else x.long()
+    x = _without_bytes(x)
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise PfedulError(
             f"The data of {owner} contain NaN or infinite values; clean them before training."
         )
     return x.contiguous()
+
+
+def _without_bytes(x: Tensor) -> Tensor:
+    if x.dtype != torch.uint8:
+        return x
+    return x / 255 if x.ndim >= _IMAGES else x.long()
 
 
 def _inputs(values: Any, owner: str) -> Inputs:

@@ -71,6 +71,4 @@ def _stacked(parts: Sequence[Any]) -> Tensor:
 
 
 def _tensor(part: Any) -> Tensor:
-    """Bytes in a row are tokens, and embeddings take whole numbers of 64 bits."""
-    tensor = torch.as_tensor(part, device="cpu")
-    return tensor.long() if tensor.ndim == 1 and tensor.dtype == torch.uint8 else tensor
+    return torch.as_tensor(part, device="cpu")
