@@ -17,7 +17,8 @@ def needed(module: str, purpose: str, install: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        missing = (error.name or module).partition(".")[0]
         raise PfedulError(
-            f"{purpose} needs {module.partition('.')[0]}, which cannot be imported ({error}); "
+            f"{purpose} needs {missing}, which cannot be imported ({error}); "
             f"run: pip install '{install}'"
         ) from None
