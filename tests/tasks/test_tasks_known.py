@@ -129,6 +129,16 @@ def test_samples_may_be_dictionaries_with_labels():
     assert y.tolist() == [1, 0]
 
 
+def test_dictionaries_of_text_need_no_labels_and_no_mask():
+    task, items = task_of("language-modelling"), [{"input_ids": [5, 6, 7]}, {"input_ids": [8, 9]}]
+    masked = [item | {"attention_mask": [1] * len(item["input_ids"])} for item in items]
+    for dataset in (items, masked):
+        x, y = DatasetSamples(dataset, task=task).batch(torch.tensor([0, 1]))
+        assert x["input_ids"].tolist() == [[5, 6, 7], [8, 9, 0]]
+        assert x["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+        assert y.tolist() == [[5, 6, 7], [8, 9, -100]]
+
+
 def test_samples_may_have_several_inputs_by_place():
     item = ((torch.ones(2), 3), 1)
     x, y = DatasetSamples([item, item]).batch(torch.tensor([0, 1]))

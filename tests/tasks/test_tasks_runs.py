@@ -87,6 +87,19 @@ def test_an_audit_after_the_fact_takes_sequences_of_any_length(tmp_path):
             federation.audit(data={"c1": (rows, rows)}, level="quick")
 
 
+def test_dictionaries_of_text_are_trained_on(tmp_path):
+    task = "language-modelling"
+    data = {
+        client: tuple([{"input_ids": row} for row, _ in part] for part in parts)
+        for client, parts in data_of(task).items()
+    }
+    with federation_of(task, tmp_path / "run", rounds=1, data=data) as federation:
+        federation.train()
+        with federation_of(task, tmp_path / "pairs", rounds=1) as pairs:
+            pairs.train()
+            assert federation.evaluate().mean == pairs.evaluate().mean
+
+
 def test_the_bodys_features_are_computed_once_for_each_position(tmp_path):
     """FedRep trains the head on cached features, here with a built-in data set."""
     settings = {"personalization": "fedrep", "partition": "natural", "clients": 3, "rounds": 1}
@@ -151,6 +164,7 @@ MISTAKES = {
     "numbers as classes": ("classification", (X, torch.rand(2)), "from 0 up; other labels"),
     "fractions as classes": ("classification", [(X[0], 1), (X[1], 0.7)], "from 0 up; other labels"),
     "fractions in tensors": ("classification", [(row, row[0]) for row in X], "from 0 up; other"),
+    "no labels": ("classification", [{"input_ids": [1, 2]}], "labels for the task"),
     "no table": ("multi-label", (X, torch.tensor([0.0, 1.0])), "a table of 0 and 1"),
     "more than 0 and 1": ("multi-label", (X, torch.rand(2, 2)), "a table of 0 and 1"),
     "no numbers": ("regression", (X, torch.tensor([0.0, torch.nan])), "NaN"),

@@ -117,10 +117,10 @@ def collates(samples: Samples) -> bool:
 
 
 def without_labels(item: Any) -> Any:
-    """A pair as it is; of a dictionary with `labels` the rest and the labels."""
-    if not isinstance(item, Mapping) or "labels" not in item:
+    """A pair as it is; of a dictionary the rest and its `labels`, None if it has none."""
+    if not isinstance(item, Mapping):
         return item
-    return {name: item[name] for name in item if name != "labels"}, item["labels"]
+    return {name: item[name] for name in item if name != "labels"}, item.get("labels")
 
 
 def as_batch(made: Any, owner: str) -> tuple[Inputs, Tensor]:

@@ -2,8 +2,8 @@
 
 A sample is a pair (input, label); its input is a tensor, or a tuple or a dictionary of them.
 Sequences of whole numbers may have different lengths: batches are filled up with zeros, and the
-model gets `input_ids` and `attention_mask`, which is 1 where there is a token. A dictionary that
-has an attention mask already is filled up in the same way.
+model gets `input_ids` and `attention_mask`, which is 1 where there is a token. So it is with
+dictionaries that have `input_ids`, or an attention mask of their own.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ def stack_inputs(samples: Sequence[Any], filled: bool = False) -> Inputs:
     """One batch; with `filled` of sequences that may differ in length."""
     first = samples[0]
     if isinstance(first, Mapping):
-        put = _filled if MASK in first else _stacked
-        return {name: put([sample[name] for sample in samples]) for name in first}
+        return _named({name: [sample[name] for sample in samples] for name in first})
     if isinstance(first, tuple):
         return tuple(_stacked(parts) for parts in zip(*samples, strict=True))
-    return filled_up(samples) if filled else _stacked(samples)
+    return _named({TOKENS: samples}) if filled else _stacked(samples)
 
 
-def filled_up(samples: Sequence[Any]) -> dict[str, Tensor]:
-    """Sequences of tokens with their masks.
+def _named(parts: dict[str, Sequence[Any]]) -> dict[str, Tensor]:
+    """Inputs by name; sequences of tokens with their masks.
 
-    >>> filled_up([[5, 6], [7]])["attention_mask"].tolist()
+    >>> _named({"input_ids": [[5, 6], [7]]})["attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
-    return {TOKENS: _filled(samples), MASK: _filled([_ones(len(sample)) for sample in samples])}
+    if MASK not in parts and TOKENS in parts and is_sequence(parts[TOKENS][0]):
+        parts = {**parts, MASK: [_ones(len(sample)) for sample in parts[TOKENS]]}
+    put = _filled if MASK in parts else _stacked
+    return {name: put(values) for name, values in parts.items()}
 
 
 def _ones(count: int) -> Tensor:
