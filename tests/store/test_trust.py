@@ -169,12 +169,41 @@ def test_copies_of_a_run_go_their_own_ways(run, tmp_path):
     reopen(moved).close()
 
 
-def test_an_older_copy_at_a_new_place_is_not_signed_either(tmp_path):
-    with create(tmp_path / "run", rounds=1) as federation:
-        older = copied(tmp_path / "run", tmp_path / "backup")
-        federation.train()
-    with pytest.raises(PfedulError, match=NOT_LAST):
-        reopen(older)
+@pytest.fixture
+def older(run, tmp_path):
+    """A copy at a new place, made before the original went on."""
+    older = copied(run, tmp_path / "older")
+    with reopen(run) as federation:
+        federation.train(2)
+    return older
+
+
+def test_an_older_copy_at_a_new_place_goes_on_and_verify_says_so(older, run):
+    before = succeed("verify", older)
+    with reopen(older) as federation:
+        federation.train(2)
+    head = read(run)[-1].entry
+    for words in (before, succeed("verify", older)):
+        words = " ".join(words.split())
+        assert f"At {run} your key signed entry {head} of this run, which is not in" in words
+    assert "signed last" not in before
+
+
+def test_a_copy_is_moved_to_where_the_original_was(older, run):
+    with reopen(older) as federation:
+        federation.train(2)
+    shutil.rmtree(run)
+    older.rename(run)
+    reopen(run).close()
+
+
+def test_another_run_is_moved_to_where_a_run_was(run, tmp_path):
+    with create(tmp_path / "another"):
+        pass
+    shutil.rmtree(run)
+    (tmp_path / "another").rename(run)
+    assert "signed last" not in succeed("verify", run)
+    reopen(run).close()
 
 
 def test_a_new_run_may_stand_where_another_was(run):

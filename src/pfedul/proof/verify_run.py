@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pfedul.base.hashes import digest_file
 from pfedul.base.keys import fingerprint
+from pfedul.base.text import visible
 from pfedul.errors import PfedulError
 from pfedul.proof.check import Check, checked
 from pfedul.proof.verify_certificate import against_ledger, who_signed
@@ -100,12 +101,14 @@ def _signer(chain: Sequence[Entry], trusted: str | None) -> Check:
 def _memory(run: Path, chain: Sequence[Entry]) -> list[Check]:
     """What this user's own key signed last, where that is remembered."""
     memory = Memory(run)
-    if not memory.is_continued(chain):
+    if memory.is_refused(chain):
         return [Check("memory", False, memory.contradiction())]
-    if memory.knows(chain):
-        return [Check("memory", True, "It goes on from what your own key signed last.")]
+    elsewhere = [Check("memory", None, visible(words)) for words in memory.elsewhere(chain)]
+    if memory.goes_on_here(chain):
+        words = "It goes on from what your own key signed last at this place."
+        return [Check("memory", True, words), *elsewhere]
     words = "Whether it is the newest state was not checked: no key of yours has signed it here."
-    return [Check("memory", None, words)]
+    return [Check("memory", None, words), *elsewhere]
 
 
 def _settings(run: Path, ledger: Ledger) -> list[Check]:

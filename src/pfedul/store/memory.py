@@ -50,18 +50,31 @@ class Memory:
         """Whether a run was at this place, whichever it was."""
         return bool(self._heads(f"{self._place}-*.json"))
 
-    def knows(self, chain: Sequence[Entry]) -> bool:
-        """Whether anything is remembered that a chain can be compared with."""
-        return bool(self._expected(chain))
+    def goes_on_here(self, chain: Sequence[Entry]) -> bool:
+        """Whether a chain goes on from what was signed last at this place."""
+        return any(_is_in(head, chain) for head in self._heads(f"{self._place}-*.json"))
 
-    def is_continued(self, chain: Sequence[Entry]) -> bool:
-        """Whether a chain goes on from what was signed last; also if nothing is remembered.
+    def is_refused(self, chain: Sequence[Entry]) -> bool:
+        """Whether a chain does not go on from what was signed last at this place.
 
-        Each copy of a run goes its own way, so at a new place one of the others must fit.
+        Each copy of a run goes its own way, so at a new place every state may go on. What was
+        moved here goes on as well, if its last entry was the last one where it was; but a shorter
+        copy of the run that was here may be an older one.
         """
-        hashes = {entry.entry: entry.hash for entry in chain}
-        heads = self._expected(chain)
-        return not heads or any(hashes.get(head["entry"]) == head["hash"] for head in heads)
+        here, run = self._heads(f"{self._place}-*.json"), self._heads_of_run(chain)
+        if not here or self.goes_on_here(chain):
+            return False
+        moved = any(_is_in(head, chain[-1:]) for head in run)
+        return not moved or any(head in run and head["entry"] > len(chain) for head in here)
+
+    def elsewhere(self, chain: Sequence[Entry]) -> list[str]:
+        """Where the same run went on otherwise than here, in sentences."""
+        return [
+            f"At {head['run']} your key signed entry {head['entry']} of this run, "
+            "which is not in this copy."
+            for head in self._heads_of_run(chain)
+            if not _is_in(head, chain)
+        ]
 
     def contradiction(self) -> str:
         """What to say of a run that does not go on from there."""
@@ -71,11 +84,8 @@ class Memory:
             f"yourself, go on from it with 'pfedul key --accept {self.run}'."
         )
 
-    def _expected(self, chain: Sequence[Entry]) -> list[Mapping[str, Any]]:
-        here = self._heads(f"{self._place}-*.json")
-        if here or not chain:
-            return here
-        return self._heads(f"*-{chain[0].hash[:_LENGTH]}.json")
+    def _heads_of_run(self, chain: Sequence[Entry]) -> list[Mapping[str, Any]]:
+        return self._heads(f"*-{chain[0].hash[:_LENGTH]}.json") if chain else []
 
     def _heads(self, pattern: str) -> list[Mapping[str, Any]]:
         return [words for file in self._files(pattern) if (words := _read(file)) is not None]
@@ -84,10 +94,15 @@ class Memory:
         return sorted(self.folder.glob(pattern))
 
 
+def _is_in(head: Mapping[str, Any], chain: Sequence[Entry]) -> bool:
+    return any((entry.entry, entry.hash) == (head["entry"], head["hash"]) for entry in chain)
+
+
 def _read(file: Path) -> Mapping[str, Any] | None:
     """What one file says; None if a power cut left it empty."""
     try:
         words = json.loads(file.read_text(encoding="utf-8"))
-        return {"entry": int(words["entry"]), "hash": str(words["hash"])}
+        entry, sha256, run = words["entry"], words["hash"], words["run"]
+        return {"entry": int(entry), "hash": str(sha256), "run": str(run)}
     except (OSError, ValueError, LookupError, TypeError):
         return None

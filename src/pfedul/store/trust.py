@@ -34,7 +34,7 @@ def distrust(run: Path, chain: Sequence[Entry]) -> str | None:
             f"'pfedul key --accept {run}'; else take it only from somebody you trust."
         )
     memory = Memory(run)
-    return None if memory.is_continued(chain) else memory.contradiction()
+    return memory.contradiction() if memory.is_refused(chain) else None
 
 
 def refuse_distrust(run: Path, ledger: Ledger) -> None:
@@ -51,7 +51,7 @@ def contradictions(run: Path, ledger: Ledger) -> list[str]:
     """
     chain, memory = read_chain(ledger), Memory(run)
     wrong = differences_from_chain(ledger) if chain else []
-    return wrong if memory.is_continued(chain) else [*wrong, memory.contradiction()]
+    return [*wrong, memory.contradiction()] if memory.is_refused(chain) else wrong
 
 
 def made_by_this_operator(ledger: Ledger) -> bool:
