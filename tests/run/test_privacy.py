@@ -18,7 +18,7 @@ from pfedul.base.keys import KEY_VARIABLE, make_key
 from pfedul.base.tensors import norm
 from pfedul.records.contributions import BASE_FILE, contribution
 from pfedul.report.formats import write_report
-from pfedul.run.privacy import sampled
+from pfedul.run.privacy import noisy_mean, sampled
 from pfedul.status import privacy_words, read_status
 from pfedul.store.ledger import insert
 from pfedul.store.store import Store
@@ -62,6 +62,24 @@ def test_training_takes_part_by_chance_and_resumes(tmp_path):
         with deep_again(tmp_path / "parts") as federation:
             federation.train(rounds)
     assert tensor_digests(tmp_path / "whole") == tensor_digests(tmp_path / "parts")
+
+
+def test_the_noise_is_another_in_a_copy_with_other_clients_or_another_past(tmp_path):
+    """Copies have one secret: the difference of two rounds with the same noise would be clean."""
+    with private(tmp_path / "run") as federation:
+        federation.train(1)
+        members, shared = federation.members, federation.shared
+        moved = {name: tensor + 1 for name, tensor in shared.items()}
+        fewer = {client: member for client, member in members.items() if client != TARGET}
+
+        def seed(clients, before, number=2):
+            store, split = federation.store, federation.bench.split
+            return noisy_mean(store, federation.settings, split, clients, before, number).args[1]
+
+        reverse = dict(reversed(members.items()))
+        assert seed(members, shared) == seed(reverse, shared)
+        others = [seed(fewer, shared), seed(members, moved), seed(members, shared, 3)]
+        assert len({seed(members, shared), *others}) == 4
 
 
 def test_the_secret_is_not_in_the_run(tmp_path, monkeypatch):

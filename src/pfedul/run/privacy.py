@@ -7,12 +7,14 @@ nowhere in the run folder, and a run that the same key resumes still equals an u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from pfedul.aggregation.private import NoisyMean, Privacy
 from pfedul.base.keys import operator_key, secret_number
 from pfedul.base.randomness import derive_seed
+from pfedul.base.tensorfile import digest, encode
+from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.settings import Settings
 from pfedul.split import Split
@@ -34,12 +36,23 @@ def sampled(store: Store, clients: Sequence[str], rate: float, number: int) -> l
 
 
 def noisy_mean(
-    store: Store, settings: Settings, split: Split, clients: int, number: int
+    store: Store,
+    settings: Settings,
+    split: Split,
+    clients: Collection[str],
+    shared: Tensors,
+    number: int,
 ) -> partial[NoisyMean]:
-    """What begins the aggregate of a round."""
+    """What begins the aggregate of a round, whose state before is part of the seed.
+
+    Copies of a run have the same secret. With other clients, or after another round, the noise
+    must be another, or the difference of two copies would have none.
+    """
     assert settings.dp_clip is not None
-    how = Privacy(settings.dp_clip, settings.dp_noise, settings.participation * clients)
-    return partial(NoisyMean, how, derive_seed(_secret(store), "noise", number), split.agreeing)
+    how = Privacy(settings.dp_clip, settings.dp_noise, settings.participation * len(clients))
+    before = digest(encode(shared))
+    seed = derive_seed(_secret(store), "noise", number, before, *sorted(clients))
+    return partial(NoisyMean, how, seed, split.agreeing)
 
 
 def _secret(store: Store) -> int:

@@ -193,7 +193,8 @@ class Run:
         """What begins the aggregate of the next round."""
         settings, split = self.settings, self.bench.split
         if settings.dp_clip is not None:
-            return noisy_mean(self.store, settings, split, len(self.members), self.rounds + 1)
+            number = self.rounds + 1
+            return noisy_mean(self.store, settings, split, self.members, self.shared, number)
         entry, options = AGGREGATIONS.parse(settings.aggregation)
         return partial(entry.start, options)
 
