@@ -16,6 +16,7 @@ from pfedul.base.code import own_function
 from pfedul.base.registry import code_name
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
+from pfedul.run.owncode import runs_around
 from pfedul.settings import Settings, read_settings
 
 WORKER = ("--engine", "processes", "--workers", "1")
@@ -94,8 +95,8 @@ def test_arguments_that_a_function_from_python_needs_are_named(tmp_path):
 
 
 def test_a_run_of_objects_from_python_opens_in_the_shell(here):
-    wards = own_function("model", code_name(CODE[3]), here / "run")
-    data = own_function("data set", code_name(CODE[1]), here / "run")()
+    wards = own_function("model", code_name(CODE[3]), runs_around)
+    data = own_function("data set", code_name(CODE[1]), runs_around)()
     Federation.create("notebook", data=data, model=wards, **SETTINGS).close()
     assert "data of your own" in refuse("train", "notebook", "--rounds", "1")
     succeed("train", "notebook", "--rounds", "1", *CODE)
@@ -175,9 +176,9 @@ def test_options_have_the_types_of_the_function(options, arguments, tmp_path):
     write_module(tmp_path)
     with working_in(tmp_path):
         name = code_name(f"wards:network:{options}")
-        assert own_function("model", name, tmp_path / "run").arguments == arguments
+        assert own_function("model", name, runs_around).arguments == arguments
         shifted = code_name("wards:clients:shift=2")
-        assert own_function("data set", shifted, tmp_path / "run").arguments == {"shift": 2.0}
+        assert own_function("data set", shifted, runs_around).arguments == {"shift": 2.0}
 
 
 def test_entries_win_over_modules_of_their_name():

@@ -108,6 +108,20 @@ def test_nor_from_its_configuration_used_for_another_run():
     assert "names code" in refuse("train", "new", "--config", file, *NAMES[:2])
 
 
+@pytest.mark.usefixtures("here")
+def test_nor_from_a_configuration_deep_in_it_or_that_leads_out_of_it():
+    run = Path("runs/evil")
+    deep = run / "certificates/deep/mine.toml"
+    deep.parent.mkdir(parents=True)
+    shutil.copy(run / "federation.toml", deep)
+    (run / "federation.toml").replace("outside.toml")
+    (run / "federation.toml").symlink_to(Path("outside.toml").absolute())
+    for file in (deep, run / "federation.toml"):
+        assert "names code and lies in" in refuse("train", "new", "--config", file)
+        sentence = refuse("train", "new", "--config", file, *NAMES)
+        assert "code is never imported from a run folder" in sentence
+
+
 def test_the_advice_can_be_pasted_into_a_shell():
     settings = {"model": "nets:build:a=$(touch imported)", "data": "digits"}
     assert code_in(settings) == ["--model 'nets:build:a=$(touch imported)'"]

@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,6 +24,9 @@ from typing import Any
 
 from pfedul.base.registry import CONVERTERS, CodeName, given_options, plain_type
 from pfedul.errors import PfedulError
+
+Foreign = Callable[[Path], Sequence[Path]]
+"""Gives the folders around a file whose files are data."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,14 @@ class OwnFunction:
             raise PfedulError(f"The {self.owner} failed: {_reason(error)}.") from error
 
 
-def own_function(kind: str, name: CodeName, foreign: Path) -> OwnFunction:
-    """Import a function; nothing is imported from the folder `foreign`, whose files are data."""
+def own_function(kind: str, name: CodeName, foreign: Foreign) -> OwnFunction:
+    """Import a function; nothing is imported from a `foreign` folder."""
     owner = f"{kind} '{name.module}:{name.function}'"
     function = _attribute(owner, _imported(owner, name.module, foreign), name)
     return OwnFunction(owner, function, _arguments(owner, function, name.options))
 
 
-def _imported(owner: str, module: str, foreign: Path) -> ModuleType:
+def _imported(owner: str, module: str, foreign: Foreign) -> ModuleType:
     _look_in_current_folder(foreign)
     try:
         for package in accumulate(module.split("."), "{}.{}".format):
@@ -66,26 +69,23 @@ def _imported(owner: str, module: str, foreign: Path) -> ModuleType:
         ) from error
 
 
-def _look_in_current_folder(foreign: Path) -> None:
+def _look_in_current_folder(foreign: Foreign) -> None:
     with suppress(FileNotFoundError):  # the folder was deleted
         here = os.getcwd()
-        if here not in sys.path and not _is_inside(here, foreign):
+        if here not in sys.path and not foreign(Path(here)):
             sys.path.insert(0, here)
 
 
-def _refuse_inside(owner: str, package: str, foreign: Path) -> None:
+def _refuse_inside(owner: str, package: str, foreign: Foreign) -> None:
     """Refuse before it is imported; the packages above it are imported by this, and no more."""
     spec = importlib.util.find_spec(package)
     places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-    if any(place is not None and _is_inside(place, foreign) for place in places):
+    inside = [folder for place in places if place for folder in foreign(Path(place))]
+    if inside:
         raise PfedulError(
-            f"The module '{package}' of the {owner} lies in {foreign}, and code is never "
+            f"The module '{package}' of the {owner} lies in {inside[0]}, and code is never "
             "imported from a run folder; move it elsewhere if it is yours."
         )
-
-
-def _is_inside(place: str, foreign: Path) -> bool:
-    return Path(place).resolve().is_relative_to(foreign.resolve())
 
 
 def _attribute(owner: str, module: ModuleType, name: CodeName) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ made, or the call names the same functions again. Nothing is ever imported from 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -73,9 +74,16 @@ def refuse_unconfirmed(
 
 def refuse_code_of_run(config: Path, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """A configuration from a run folder: the code in it has to be named in the call as well."""
-    if (config.resolve().parent / LEDGER_FILE).is_file():
+    if runs_around(config):
         unnamed = {key: value for key, value in values.items() if given.get(key) is None}
         refuse_unconfirmed(config, code_in(unnamed), "lies in a run folder")
+
+
+def runs_around(file: Path) -> list[Path]:
+    """The run folders that a file lies in, as it is named and where a link leads."""
+    places = Path(os.path.abspath(file)), file.resolve()
+    above = dict.fromkeys(folder for place in places for folder in (place, *place.parents))
+    return [folder for folder in above if (folder / LEDGER_FILE).is_file()]
 
 
 def own_parts(
@@ -94,7 +102,17 @@ def _own_part(key: str, settings: Settings, given: Any, run: Path) -> Any:
         return given
     setting = getattr(settings, key)
     name = CODE[key].own_code(given if setting == OWN and given else setting)
-    return None if name is None else own_function(CODE[key].kind, name, run)
+    return (
+        None
+        if name is None
+        else own_function(CODE[key].kind, name, lambda file: _foreign(run, file))
+    )
+
+
+def _foreign(run: Path, file: Path) -> list[Path]:
+    """Folders whose files are data: this run, which may not be made yet, and all other runs."""
+    own = [run] if file.resolve().is_relative_to(run.resolve()) else []
+    return [*own, *runs_around(file)]
 
 
 def _refuse_dealing(settings: Settings) -> None:
