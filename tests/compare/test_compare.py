@@ -403,6 +403,22 @@ def test_all_may_stand_in_a_list_and_wrong_words_are_named():
     assert not options_of("pfedul:no-recalibration=no").no_recalibration
 
 
+def test_a_branch_does_not_pass_as_the_run(start, found, tmp_path):
+    """Its chain goes on from that of the run, and the same key signed it."""
+    branch = next((found[0]).glob("*/branch"))
+    run = tmp_path / "run"
+    for place in (start, branch):
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(place, run)
+        if place == start:
+            deep_again(run).close()
+    with pytest.raises(PfedulError, match="is not a run: it was made below a run"):
+        deep_again(run)
+    for words in (["certificate"], ["key", "--accept"], ["status"], ["verify"]):
+        assert "is not a run" in " ".join(call(*words, run).output.split())
+        assert call(*words, run).exit_code == 1
+
+
 @pytest.mark.usefixtures("found", "_cells_here")
 def test_a_branch_that_was_half_copied_is_copied_again(start, tmp_path):
     run = copied(start, tmp_path / "run")

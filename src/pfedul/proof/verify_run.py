@@ -27,7 +27,7 @@ from pfedul.store.ledger import Ledger
 from pfedul.store.marker import MARKER
 from pfedul.store.memory import Memory
 from pfedul.store.tables import file_digests
-from pfedul.store.trust import heirs, reservations
+from pfedul.store.trust import heirs, is_trial, reservations, trial_words
 
 NOT_SIGNED = (
     "Figures of rounds, replies and evaluations are not signed: a removal rewrites or erases them.",
@@ -68,6 +68,7 @@ def _checks(
     rows = "Requests, audits, admissions, erasures and the list of files are as they were signed."
     return [
         Check("chain", True, f"Each of the {len(chain)} entries holds the hash of the one before."),
+        *_trial(run, chain),
         *_memory(run, chain),
         *_signatures(chain, trusted),
         *checked("ledger", changed_rows(ledger, chain), rows),
@@ -76,6 +77,10 @@ def _checks(
         *_certificates(run, ledger, trusted, certificates),
         *_unchecked(run),
     ]
+
+
+def _trial(run: Path, chain: Sequence[Entry]) -> list[Check]:
+    return [Check("chain", False, trial_words(run))] if is_trial(chain) else []
 
 
 def _signatures(chain: Sequence[Entry], trusted: str | None) -> list[Check]:

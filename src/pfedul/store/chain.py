@@ -60,9 +60,10 @@ CREATED, UPGRADED, SETTINGS = "created", "upgraded", "settings"
 KEY_CHANGED, HANDED_OVER, ACCEPTED = "key changed", "handed over", "accepted"
 COMMIT, REQUEST, AUDIT, ADMISSION = "commit", "request", "audit", "admission"
 ERASURE, ERASED = "erasure at the client", "erased"
+TRIAL = "trial"
 """Kinds of entries. `ERASED`: the row that an earlier entry is about was erased. `HANDED_OVER`:
 another key may sign from now on. `ACCEPTED`: the operator goes on from a state that the operator's
-key had not signed last."""
+key had not signed last. `TRIAL`: what follows was only tried, in a federation below a run."""
 
 START = 64 * "0"
 """What stands in the place of the hash before the first entry."""

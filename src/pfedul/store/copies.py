@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pfedul.errors import PfedulError
 from pfedul.store import paths
+from pfedul.store.chain import TRIAL, Attestation
 from pfedul.store.folder import own_errors
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import MARKER, mark, marked_folders, remove, unmarked_folders
@@ -130,7 +131,7 @@ def sealed_copy(source: Path, run: Path, name: str) -> Path:
 
 
 def copy_run(source: Path, place: Path) -> None:
-    """Copy a run folder, replacing the destination."""
+    """Copy a run folder, replacing the destination. An entry keeps it from passing as the run."""
     draft = _draft(place)
 
     def left_out(folder: str, names: list[str]) -> list[str]:
@@ -144,6 +145,8 @@ def copy_run(source: Path, place: Path) -> None:
             shutil.copytree(
                 source, draft, ignore=left_out, copy_function=_link_or_copy, dirs_exist_ok=True
             )
+            with closing(Ledger(draft / paths.LEDGER_FILE)) as ledger:
+                ledger.write([Attestation(TRIAL)])
             os.replace(draft, place)  # whole or not at all
         except BaseException:
             remove(draft)  # it contains all clients

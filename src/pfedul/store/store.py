@@ -24,7 +24,7 @@ from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.store import folder
 from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings
-from pfedul.store.chain import COMMIT, Attestation, settings_entry
+from pfedul.store.chain import COMMIT, TRIAL, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.marker import MARKER
 from pfedul.store.memory import Memory
@@ -82,7 +82,8 @@ class Store:
             draft = path.parent / f".{path.name}.{secrets.token_hex(4)}"
             draft.mkdir()
             try:
-                lock = folder.write_draft(draft, settings, tensors, rows)
+                trial = [Attestation(TRIAL)] if marked else []
+                lock = folder.write_draft(draft, settings, tensors, [*rows, *trial])
                 if not marked:
                     (draft / MARKER).unlink()
                 lock = folder.claim(draft, path, lock)

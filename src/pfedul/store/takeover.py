@@ -9,13 +9,14 @@ from pfedul.store.attested import read_chain
 from pfedul.store.chain import ACCEPTED, HANDED_OVER, Attestation
 from pfedul.store.memory import Memory
 from pfedul.store.store import Store
-from pfedul.store.trust import distrust
+from pfedul.store.trust import distrust, refuse_trial
 
 
 def accept(run: Path) -> bool:
     """Take over a run as it is; returns whether that was needed."""
     memory = Memory(run)
     with closing(Store.open_unremembered(memory.run)) as store:
+        refuse_trial(memory.run, read_chain(store.ledger))
         needed = distrust(memory.run, read_chain(store.ledger)) is not None
         if needed:
             store.ledger.write([Attestation(ACCEPTED)])

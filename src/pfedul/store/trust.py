@@ -17,6 +17,7 @@ from pfedul.store.chain import (
     CREATED,
     HANDED_OVER,
     KEY_CHANGED,
+    TRIAL,
     UPGRADED,
     Entry,
 )
@@ -26,6 +27,8 @@ from pfedul.store.memory import Memory
 
 def distrust(run: Path, chain: Sequence[Entry]) -> str | None:
     """Why this user's key does not sign on top of a sound chain; None if it does."""
+    if is_trial(chain):
+        return trial_words(run)
     signer = chain[-1].public_key
     if signer != public_hex(operator_key()):
         return (
@@ -35,6 +38,25 @@ def distrust(run: Path, chain: Sequence[Entry]) -> str | None:
         )
     memory = Memory(run)
     return memory.contradiction() if memory.is_refused(chain) else None
+
+
+def is_trial(chain: Sequence[Entry]) -> bool:
+    """Whether a federation was made below a run, to try something in it."""
+    return any(entry.kind == TRIAL for entry in chain)
+
+
+def trial_words(run: Path) -> str:
+    """What to say of such a federation."""
+    return (
+        f"{run} is not a run: it was made below a run, by a comparison or an audit that tried "
+        "something in it. Restore the run from a backup."
+    )
+
+
+def refuse_trial(run: Path, chain: Sequence[Entry]) -> None:
+    """Raise if this is not a run of its own; no consent makes it one."""
+    if is_trial(chain):
+        raise PfedulError(trial_words(run))
 
 
 def refuse_distrust(run: Path, ledger: Ledger) -> None:
@@ -51,6 +73,7 @@ def contradictions(run: Path, ledger: Ledger) -> list[str]:
     """
     chain, memory = read_chain(ledger), Memory(run)
     wrong = differences_from_chain(ledger) if chain else []
+    wrong += [trial_words(run)] if is_trial(chain) else []
     return [*wrong, memory.contradiction()] if memory.is_refused(chain) else wrong
 
 
