@@ -83,6 +83,14 @@ def test_no_word_of_a_signed_record_can_be_changed(name, layout):
         read_record(layout)
 
 
+def test_our_record_of_another_run_is_refused(layout):
+    other = DeploymentPaths(layout.run.with_name("other"))
+    write_record(other, RECORD)
+    layout.record.write_bytes(other.record.read_bytes())
+    with pytest.raises(PfedulError, match="does not have the signature of your key"):
+        read_record(layout)
+
+
 def test_our_own_record_is_read(layout):
     write_record(layout, RECORD)
     assert read_record(layout) == RECORD

@@ -296,3 +296,39 @@ def test_whether_the_operator_made_a_run(start, tmp_path, other_key, monkeypatch
     assert not read(old, made_by_this_operator)
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none.key"))
     assert not read(start, made_by_this_operator)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"entry": 1e999, "hash": "", "run": ""}', 100_000 * "[", "", "[]", '{"entry": null}'],
+)
+def test_a_damaged_memory_says_nothing(run, content):
+    memory = Memory(run)
+    (file,) = memory.folder.glob(f"{memory._place}-*.json")
+    file.write_text(content)
+    assert "was not checked: no key of yours" in " ".join(succeed("verify", run).split())
+    reopen(run).close()
+    assert json.loads(file.read_text())["entry"] == read(run)[-1].entry
+
+
+@pytest.mark.parametrize("odd", ["**", "[", "../../*", ""])
+def test_an_odd_hash_is_no_pattern(run, tmp_path, odd):
+    with database_of(run) as database:
+        database.execute("UPDATE chain SET hash = ? WHERE entry = 1", (odd,))
+    moved = run.rename(tmp_path / "moved")
+    assert "Entry 1 of the chain was changed" in " ".join(call("verify", moved).output.split())
+
+
+def test_a_key_that_is_there_needs_no_folder_to_write_to(tmp_path):
+    key = tmp_path / "keys/operator.key"
+    made = make_key(key)
+    (key.parent / f".{key.name}.lock").unlink(missing_ok=True)
+    (key.parent / f".{key.name}.lock").mkdir()  # root could write to any folder
+    assert public_hex(make_key(key)) == public_hex(made)
+
+
+def test_without_a_home_there_is_a_sentence(monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(PfedulError, match="There is no home folder for the operator's key"):
+        usual_key_file()

@@ -24,7 +24,12 @@ KEY_VARIABLE = "PFEDUL_KEY"
 def usual_key_file() -> Path:
     """Where the key of this user is, unless another one is chosen."""
     configuration = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(configuration).expanduser() / "pfedul" / "operator.key"
+    try:
+        return Path(configuration).expanduser() / "pfedul" / "operator.key"
+    except RuntimeError:
+        raise PfedulError(
+            "There is no home folder for the operator's key; set HOME, or XDG_CONFIG_HOME."
+        ) from None
 
 
 def chosen_key_file() -> Path:
@@ -51,6 +56,8 @@ def own_public_key() -> str | None:
 
 def make_key(path: Path) -> Ed25519PrivateKey:
     """The key in this file, which is made if it is not there."""
+    if path.exists():
+        return read_key(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with FileLock(path.with_name(f".{path.name}.lock")):
@@ -66,9 +73,11 @@ def make_key(path: Path) -> Ed25519PrivateKey:
 
 def _write_private(path: Path, key: Ed25519PrivateKey) -> None:
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    draft = path.with_name(f".{path.name}.new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    os.replace(draft, path)  # nobody reads half of it
 
 
 def read_key(path: Path) -> Ed25519PrivateKey:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -85,7 +86,8 @@ class Memory:
         )
 
     def _heads_of_run(self, chain: Sequence[Entry]) -> list[Mapping[str, Any]]:
-        return self._heads(f"*-{chain[0].hash[:_LENGTH]}.json") if chain else []
+        first = chain[0].hash[:_LENGTH] if chain else ""
+        return self._heads(f"*-{first}.json") if re.fullmatch("[0-9a-f]+", first) else []
 
     def _heads(self, pattern: str) -> list[Mapping[str, Any]]:
         return [words for file in self._files(pattern) if (words := _read(file)) is not None]
@@ -99,10 +101,10 @@ def _is_in(head: Mapping[str, Any], chain: Sequence[Entry]) -> bool:
 
 
 def _read(file: Path) -> Mapping[str, Any] | None:
-    """What one file says; None if a power cut left it empty."""
+    """What one file says; None if a power cut left it empty, or something else wrote it."""
     try:
         words = json.loads(file.read_text(encoding="utf-8"))
         entry, sha256, run = words["entry"], words["hash"], words["run"]
         return {"entry": int(entry), "hash": str(sha256), "run": str(run)}
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None

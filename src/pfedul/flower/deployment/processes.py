@@ -188,7 +188,7 @@ def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
     with content_of(layout.record):
         kept = json_object(layout.record.read_text(encoding="utf-8"))
         signature, words = str(kept.pop(_SIGNATURE, "")), kept
-    if not is_signed(public_hex(operator_key()), signature, _message(words)):
+    if not is_signed(public_hex(operator_key()), signature, _message(layout, words)):
         raise PfedulError(
             f"{layout.record} does not have the signature of your key, so nothing was touched: "
             f"end what it started yourself, and remove {layout.folder}; if you made it with "
@@ -200,12 +200,14 @@ def read_record(layout: DeploymentPaths) -> DeploymentRecord | None:
 
 def write_record(layout: DeploymentPaths, record: DeploymentRecord) -> None:
     words = json.loads(json.dumps(asdict(record)))
-    signed = {**words, _SIGNATURE: operator_key().sign(_message(words)).hex()}
+    signed = {**words, _SIGNATURE: operator_key().sign(_message(layout, words)).hex()}
     write(layout.record, (json.dumps(signed, indent=2) + "\n").encode(), PRIVATE)
 
 
 _SIGNATURE = "signature"
 
 
-def _message(words: Mapping[str, Any]) -> bytes:
-    return b"pfedul deployment\n" + json.dumps(words, sort_keys=True).encode()
+def _message(layout: DeploymentPaths, words: Mapping[str, Any]) -> bytes:
+    """What is signed: also where it is, so the record of one run is of no use in another."""
+    signed = {**words, "folder": str(layout.folder.resolve())}
+    return b"pfedul deployment\n" + json.dumps(signed, sort_keys=True).encode()
