@@ -11,9 +11,10 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from pfedul.aggregation.private import NoisyMean, Privacy
+from pfedul.base.hashes import digest
 from pfedul.base.keys import operator_key, secret_number
 from pfedul.base.randomness import derive_seed
-from pfedul.base.tensorfile import digest, encode
+from pfedul.base.tensorfile import encode
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.settings import Settings

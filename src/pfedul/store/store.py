@@ -22,22 +22,12 @@ from pfedul.base.hashes import digest, digest_file
 from pfedul.base.interruption import uninterrupted
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
-from pfedul.store import folder
+from pfedul.store import folder, paths
 from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings
 from pfedul.store.chain import COMMIT, TRIAL, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.marker import MARKER
 from pfedul.store.memory import Memory
-from pfedul.store.paths import (
-    CLIENTS,
-    LEDGER_FILE,
-    SETTINGS_FILE,
-    SHARED_FILE,
-    STAGING,
-    check_file,
-    check_move,
-    inside,
-)
 from pfedul.store.trust import refuse_distrust
 
 
@@ -48,7 +38,7 @@ class Store:
         """Without a lock the folder is only read (readonly.py)."""
         self.path = path
         self._lock = lock
-        self.ledger = Ledger(path / LEDGER_FILE, read_only=lock is None, memory=memory)
+        self.ledger = Ledger(path / paths.LEDGER_FILE, read_only=lock is None, memory=memory)
         self._unit: set[str] = set()
         self._batch: dict[str, str] = {}
         self._removed: set[str] = set()
@@ -137,9 +127,9 @@ class Store:
     def _check_names(self, moves: Iterable[tuple[str, str]]) -> None:
         """Check all names before anything is moved: the ledger may come from somebody else."""
         for staged, name in moves:
-            check_move(staged, name)
+            paths.check_move(staged, name)
         for name in self.ledger.column("SELECT path FROM files"):
-            check_file(name)
+            paths.check_file(name)
 
     def _publish(self, moves: Iterable[tuple[str, str]]) -> None:
         """Move staged files to their public names, durably, before staging is cleared.
@@ -148,18 +138,18 @@ class Store:
         """
         folders = set()
         for staged, name in moves:
-            target = inside(self.path, name)
+            target = paths.inside(self.path, name)
             folders.add(target.parent)
             if staged:
                 folder.with_durable_folders(self.path, name)
                 with suppress(FileNotFoundError):  # moved already, before the process was killed
-                    os.replace(inside(self.path, staged), target)
+                    os.replace(paths.inside(self.path, staged), target)
             else:
                 target.unlink(missing_ok=True)
         touched = {*folders, *(place.parent for place in folders)}
         for place in sorted(touched, key=lambda place: -len(place.parts)):
             folder.sync_or_remove(place, self.path)  # may leave the one above it empty
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        shutil.rmtree(self.path / paths.STAGING, ignore_errors=True)
 
     def _forget_removals(self, moves: Sequence[tuple[str, str]]) -> None:
         """Clear finished deletions, which must not hit a later file of the same name."""
@@ -199,7 +189,7 @@ class Store:
 
     def locate(self, name: str) -> Path:
         """The file that `read` reads."""
-        return inside(self.path, self._staged(name) if name in self._batch else name)
+        return paths.inside(self.path, self._staged(name) if name in self._batch else name)
 
     def names(self, prefix: str) -> list[str]:
         """Names of the tensor files that begin with `prefix`, committed or waiting to be."""
@@ -209,7 +199,7 @@ class Store:
     @property
     def scratch(self) -> Path:
         """A temporary folder for the current unit of work; it is deleted when the unit ends."""
-        return self.path / STAGING / "unit" / "scratch"
+        return self.path / paths.STAGING / "unit" / "scratch"
 
     def state_digest(self) -> str:
         """SHA-256 over names and digests of shared and personal tensors, waiting ones included."""
@@ -217,32 +207,33 @@ class Store:
         lines = [
             f"{name} {known[name]}\n"
             for name in sorted(known)
-            if (name == SHARED_FILE or name.startswith(f"{CLIENTS}/")) and self.has(name)
+            if (name == paths.SHARED_FILE or name.startswith(f"{paths.CLIENTS}/"))
+            and self.has(name)
         ]
         return digest("".join(lines).encode())
 
     def write_settings(self, text: str, rows: Sequence[Statement] = ()) -> None:
         """Replace the configuration atomically, with these rows."""
-        draft = inside(self.path, f"{SETTINGS_FILE}.new")
+        draft = paths.inside(self.path, f"{paths.SETTINGS_FILE}.new")
         with folder.own_errors(self.path):
             draft.write_bytes(text.encode())
             folder.sync(draft)
             self.ledger.write([*rows, settings_entry(text.encode())])
-            os.replace(draft, self.path / SETTINGS_FILE)
+            os.replace(draft, self.path / paths.SETTINGS_FILE)
             folder.sync(self.path)
 
     def _finish_settings(self) -> None:
         """Take over a configuration that is signed already; drop one that is not."""
-        draft = inside(self.path, f"{SETTINGS_FILE}.new")
+        draft = paths.inside(self.path, f"{paths.SETTINGS_FILE}.new")
         if draft.is_file():
             with folder.own_errors(self.path):
                 if digest_file(draft) == signed_settings(self.ledger):
-                    os.replace(draft, self.path / SETTINGS_FILE)
+                    os.replace(draft, self.path / paths.SETTINGS_FILE)
                 draft.unlink(missing_ok=True)
 
     def sign_settings(self, *, confirmed: bool = False) -> None:
         """Sign a configuration that somebody has changed, or that the user has just confirmed."""
-        data = inside(self.path, SETTINGS_FILE).read_bytes()
+        data = paths.inside(self.path, paths.SETTINGS_FILE).read_bytes()
         if confirmed or digest(data) != signed_settings(self.ledger):
             self.ledger.write([settings_entry(data)])
 
@@ -250,11 +241,11 @@ class Store:
 
     def stage(self, name: str, tensors: Tensors) -> str:
         """Write a file for the current unit of work; returns its digest."""
-        check_file(name)
+        paths.check_file(name)
         data = encode(tensors)
-        file = inside(self.path, f"{STAGING}/unit/{name}")
+        file = paths.inside(self.path, f"{paths.STAGING}/unit/{name}")
         with folder.own_errors(self.path):
-            folder.with_folders(self.path, f"{STAGING}/unit/{name}")
+            folder.with_folders(self.path, f"{paths.STAGING}/unit/{name}")
             file.write_bytes(data)
         self._unit.add(name)
         self._digests[name] = digest(data)
@@ -264,11 +255,11 @@ class Store:
         """Complete the unit: its files, rows and removals belong to the next commit."""
         removed = set(removed)
         for name in removed:
-            check_move("", name)
+            paths.check_move("", name)
         try:
             for name in self._unit:
                 target = folder.with_folders(self.path, self._staged(name))
-                os.replace(self.path / STAGING / "unit" / name, target)
+                os.replace(self.path / paths.STAGING / "unit" / name, target)
                 self._batch[name] = self._digests[name]
         except BaseException:
             self.roll_back()  # a part of a unit must never be committed
@@ -279,14 +270,14 @@ class Store:
 
     def drop(self) -> None:
         """Discard the current unit; it will be done again from the same state."""
-        shutil.rmtree(self.path / STAGING / "unit", ignore_errors=True)
+        shutil.rmtree(self.path / paths.STAGING / "unit", ignore_errors=True)
         self._unit.clear()
 
     def roll_back(self) -> None:
         """Discard everything that was not committed."""
         if self._publishing:  # it is committed, and the next opening finishes it
             return
-        shutil.rmtree(self.path / STAGING, ignore_errors=True)
+        shutil.rmtree(self.path / paths.STAGING, ignore_errors=True)
         self._unit.clear()
         self._begin_batch()
 
@@ -296,7 +287,7 @@ class Store:
             return
         started = time.perf_counter()
         with folder.own_errors(self.path), uninterrupted():
-            folder.sync_tree(self.path / STAGING)
+            folder.sync_tree(self.path / paths.STAGING)
             self._publishing = True
             moves = self._moves()
             self.ledger.write(self._commit_statements(moves))
@@ -333,7 +324,7 @@ class Store:
         return insert("files", path=name, sha256=self._batch[name], bytes=size)
 
     def _staged(self, name: str) -> str:
-        return f"{STAGING}/{self._number}/{name}"
+        return f"{paths.STAGING}/{self._number}/{name}"
 
     @property
     def commits(self) -> int:
@@ -348,7 +339,7 @@ class Store:
             with suppress(Exception):
                 self.ledger.write([self._last_commit])
         if not self._publishing:  # else the next opening finishes the commit from there
-            shutil.rmtree(self.path / STAGING, ignore_errors=True)
+            shutil.rmtree(self.path / paths.STAGING, ignore_errors=True)
         self.ledger.close()
         if self._lock is not None:
             self._lock.release()
