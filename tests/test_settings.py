@@ -22,7 +22,10 @@ from pfedul.unlearn.methods import with_records_of_methods
     ("changes", "sentence"),
     [
         ({"data": "imagenet"}, "Unknown data set 'imagenet'; known are: digits, "),
-        ({"model": "vit"}, "Unknown model 'vit'; known are: resnet18, cnn, mlp, transformer."),
+        (
+            {"model": "vit"},
+            "Unknown model 'vit'; known are: resnet18, cnn, mlp, transformer; functions of",
+        ),
         ({"personalization": "fedsgd"}, "known are: fedavg, fedper, fedrep, ditto, fedbn, lora."),
         ({"partition": "random"}, "Unknown partition 'random'"),
         (

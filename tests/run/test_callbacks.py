@@ -87,6 +87,7 @@ def test_an_exception_ends_the_work_and_everybody_hears_of_the_end(tmp_path):
     ("callbacks", "sentence"),
     [
         (Bar(), r"Give callbacks as a list, such as callbacks=\[Bar\(\)\]"),
+        (None, "Give callbacks as a list"),
         ([print], "is no callback; give an object of a class that is derived from"),
         ([Bar], "is no callback"),
     ],

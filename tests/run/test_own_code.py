@@ -138,7 +138,7 @@ DATA, MODEL = ("--data", "wards:clients"), ("--model", "wards:Small")
         ((*DATA, "--model", "broken:f"), "imported (ZeroDivisionError: division by zero, broken"),
         ((*DATA, "--model", "wards:netwerk"), "no 'netwerk' (did you mean 'network'?)"),
         ((*DATA, "--model", "wards:network"), "needs values for its arguments: hidden; add them"),
-        ((*DATA, "--model", "wards:network:wide=3"), "no option 'wide'; it takes: hidden, deep, n"),
+        ((*DATA, "--model", "wards:network:bold=3"), "no option 'bold'; it takes: hidden, deep, n"),
         ((*DATA, "--model", "wards:network:hidden=x"), "Option 'hidden' of the model 'wards:netw"),
         ((*DATA, "--model", "wards:READY"), "is a Linear; name a function that makes it"),
         ((*DATA, "--model", "wards:NOTHING"), "is a NoneType; name a function"),
@@ -148,6 +148,8 @@ DATA, MODEL = ("--data", "wards:clients"), ("--model", "wards:Small")
         (("--data", "wards:not_a_pair", *MODEL), "of client 'c0' must be a pair (train, test)"),
         (("--data", "wards:clients:count=two", *MODEL), "Option 'count' of the data set 'wards:c"),
         ((*DATA, *MODEL, "--clients", "3"), "--clients is for data that pfedul deals"),
+        (("--data", "wards", *MODEL), "npz; functions of your own are named package.module:funct"),
+        ((*DATA, "--model", "wards:network:hiden=3"), "no option 'hiden' (did you mean 'hidden'?)"),
         (("--model", "cnm:width=3"), "Unknown model 'cnm' (did you mean 'cnn'?)"),
         (
             (*DATA, "--model", "wards:network:hidden=4,norm=layer", "--personalization", "fedbn"),

@@ -16,13 +16,13 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pfedul.base.registry import CONVERTERS, CodeName, given_options, plain_type
+from pfedul.base.text import did_you_mean
 from pfedul.errors import PfedulError
 
 Foreign = Callable[[Path], Sequence[Path]]
@@ -92,8 +92,7 @@ def _attribute(owner: str, module: ModuleType, name: CodeName) -> Callable[..., 
     found: Any = module
     for part in name.function.split("."):
         if not hasattr(found, part):
-            near = get_close_matches(part, dir(found), n=1)
-            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            hint = did_you_mean(part, dir(found))
             raise PfedulError(f"The module '{name.module}' has no '{name.function}'{hint}.")
         found = getattr(found, part)
     made_already = hasattr(found, "state_dict") and not isinstance(found, type)

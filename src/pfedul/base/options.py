@@ -10,10 +10,10 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pfedul.base.text import did_you_mean
 from pfedul.errors import PfedulError
 
 REQUIRED: Any = MISSING
@@ -110,10 +110,9 @@ def refuse_unknown(kind: type[Any], values: Mapping[str, Any], source: str) -> N
     known = sorted(spec.name for spec in fields(kind))
     for key in values:
         if key not in known:
-            meant = f"did you mean '{name}'?" if (name := _meant(key, known)) else ""
+            hint = did_you_mean(_our_name(key, known), known)
             raise PfedulError(
-                f"Unknown key '{key}' in {source}; "
-                f"{meant or 'known are: ' + ', '.join(known) + '.'}"
+                f"Unknown key '{key}' in {source}{hint or '; known are: ' + ', '.join(known)}."
             )
 
 
@@ -138,14 +137,14 @@ _ALSO_CALLED = {
 """What other software calls an option -> its name here."""
 
 
-def _meant(key: str, known: Sequence[str]) -> str | None:
+def _our_name(key: str, known: Sequence[str]) -> str:
     """
-    >>> _meant("learning-rate", ["lr"]), _meant("lrr", ["lr", "seed"]), _meant("xyz", ["lr"])
-    ('lr', 'lr', None)
+    >>> _our_name("learning-rate", ["lr"]), _our_name("learning-rate", ["seed"])
+    ('lr', 'learning_rate')
     """
     written = key.lower().replace("-", "_")
-    name = _ALSO_CALLED.get(written)
-    return name if name in known else next(iter(get_close_matches(written, known, 1)), None)
+    name = _ALSO_CALLED.get(written, written)
+    return name if name in known else written
 
 
 def plain_type(spec: Field[Any]) -> str:

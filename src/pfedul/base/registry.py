@@ -17,13 +17,13 @@ import typing
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeVar
 
 from pfedul.base.options import broken_limit
+from pfedul.base.text import did_you_mean
 from pfedul.errors import PfedulError
 
 
@@ -147,9 +147,9 @@ class Registry(Generic[EntryT]):
         mine[entry.name] = entry
 
     def _unknown(self, name: str, known: list[str]) -> str:
-        near = get_close_matches(name.lower(), known, n=1)
-        hint = f" (did you mean '{near[0]}'?)" if near else ""
-        return f"Unknown {self.kind} '{name}'{hint}; known are: {', '.join(known)}."
+        hint = did_you_mean(name, known)
+        own = "; functions of your own are named package.module:function" if self.code else ""
+        return f"Unknown {self.kind} '{name}'{hint}; known are: {', '.join(known)}{own}."
 
     def _known(self) -> dict[str, EntryT]:
         if self._plugins is None:
@@ -250,7 +250,9 @@ def given_options(owner: str, known: Mapping[str, Any], text: str) -> dict[str, 
             raise PfedulError(f"The {owner} needs a value for '{key}': {key}=...")
         if key not in known:
             can = f"it takes: {', '.join(known)}" if known else "it takes no options"
-            raise PfedulError(f"The {owner} has no option '{key}'; {can}.")
+            raise PfedulError(
+                f"The {owner} has no option '{key}'{did_you_mean(key, known)}; {can}."
+            )
         given[key] = _convert(owner, key, value, known[key])
     return given
 

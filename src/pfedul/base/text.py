@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 MISSING = "not measured"
@@ -11,6 +12,16 @@ MISSING = "not measured"
 MINUS = "\N{MINUS SIGN}"
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint to put after a wrong word; empty where no known word is near.
+
+    >>> did_you_mean("lrr", ["lr", "seed"]), did_you_mean("xyz", ["lr"])
+    (" (did you mean 'lr'?)", '')
+    """
+    near = get_close_matches(word, list(known), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def cleaned(value: Any) -> Any:

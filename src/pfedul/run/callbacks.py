@@ -83,7 +83,7 @@ class _Several(Callback):
 @contextmanager
 def told(callbacks: Sequence[Callback]) -> Iterator[Callback]:
     """One callback for these, which are told at last that it has ended."""
-    if isinstance(callbacks, Callback):
+    if not isinstance(callbacks, Sequence):
         raise PfedulError("Give callbacks as a list, such as callbacks=[Bar()].")
     for callback in callbacks:
         if not isinstance(callback, Callback):
