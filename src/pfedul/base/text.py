@@ -19,9 +19,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("lrr", ["lr", "seed"]), did_you_mean("xyz", ["lr"])
     (" (did you mean 'lr'?)", '')
+    >>> did_you_mean("FEDREP", ["fedrep"])
+    " (did you mean 'fedrep'?)"
     """
-    near = get_close_matches(word, list(known), n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    by_lower = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), list(by_lower), n=1)
+    return f" (did you mean '{by_lower[near[0]]}'?)" if near else ""
 
 
 def cleaned(value: Any) -> Any:
