@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from pfedul.aggregation.accountant import epsilon
-from pfedul.base.keys import fingerprint
+from pfedul.base.keys import fingerprint, own_public_key
 from pfedul.base.result import Result
 from pfedul.base.tensorfile import read_file
 from pfedul.base.text import human_bytes
@@ -158,6 +158,7 @@ def _chain(path: Path, ledger: Ledger) -> dict[str, Any] | None:
         "entries": len(chain),
         "head": chain[-1].hash if chain else "",
         "signer": fingerprint(chain[-1].public_key) if chain else "",
+        "own": bool(chain) and chain[-1].public_key == own_public_key(),
         "wrong": wrong,
     }
 

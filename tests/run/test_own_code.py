@@ -1,12 +1,13 @@
 """Data and models that are named `module:function`: what is imported, what they may return."""
 
 import json
+import shutil
 from functools import partial
 
 import pytest
 from torch import nn
 
-from helpers.commands import refuse, succeed
+from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import copied
 from helpers.own_code import CODE, QUICK, working_in, write_module
 from helpers.toys import QUICK as SETTINGS
@@ -118,6 +119,19 @@ def test_what_shows_a_run_needs_no_code(here):
     for command in ("status", "verify"):
         succeed(command, "run")
     assert "No module named 'wards'" in refuse("evaluate", "run")
+
+
+@pytest.mark.usefixtures("here")
+def test_readers_are_warned_of_an_older_copy():
+    succeed("train", "mine", *CODE, *QUICK)
+    shutil.copytree("mine", "older")
+    succeed("train", "mine", "--rounds", "2")
+    shutil.rmtree("mine")
+    assert "Warning" not in call("evaluate", "older").output
+    shutil.move("older", "mine")
+    for words in (["evaluate"], ["inspect", "--all"], ["export", "--client", "c1", "--into", "x"]):
+        assert "Warning: " in (output := call(*words, "mine").output)
+        assert "does not go on from what your key signed last" in output
 
 
 def test_a_configuration_file_names_code(here):

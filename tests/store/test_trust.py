@@ -141,6 +141,17 @@ def test_a_forged_history_is_not_signed(attack, run, public, other_key):
     assert NOT_LAST in " ".join(call("status", run).output.split())
 
 
+def test_status_and_report_say_that_a_key_is_not_yours(run, other_key, tmp_path):
+    assert "which is not yours" not in succeed("status", run)
+    signed_anew(run, read_key(other_key))
+    assert "which is not yours" in call("status", run).output
+    moved = shutil.move(run, tmp_path / "moved")
+    assert "which is not yours" in succeed("status", moved)
+    page = tmp_path / "page.html"
+    succeed("report", moved, "--output", page)
+    assert "is not that of who made this page" in page.read_text()
+
+
 def test_an_older_copy_at_its_place_is_accepted_only_explicitly(run, tmp_path):
     older = copied(run, tmp_path / "backup")
     with reopen(run) as federation:

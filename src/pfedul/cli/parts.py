@@ -211,9 +211,12 @@ def opens(function: Function) -> Function:
 
 
 def opened(run: Path, places: dict[str, Any], *, read_only: bool = False) -> Federation:
-    """Open the federation of a run, with its data and its model."""
+    """Open the federation of a run, with its data and its model; a reader is warned."""
     with waiting("Loading pfedul"):
         from pfedul.federation import Federation
 
     with waiting("Opening the run"):
-        return Federation.open(run, read_only=read_only, **places)
+        federation = Federation.open(run, read_only=read_only, **places)
+    for sentence in contradictions(run, federation.store.ledger) if read_only else ():
+        click.echo(f"Warning: {sentence}", err=True)
+    return federation

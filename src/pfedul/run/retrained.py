@@ -35,6 +35,7 @@ from pfedul.run.planted import planted_among
 from pfedul.run.run import Run
 from pfedul.run.training import train
 from pfedul.settings import Settings, fixed, settings_row, write_toml
+from pfedul.store.chain import TRIAL, Attestation
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import remove
 from pfedul.store.oracles import oracles_folder
@@ -177,7 +178,7 @@ def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clust
     if recipe.begun:
         return Store.open_unremembered(recipe.folder)
     remove(recipe.folder)
-    rows = [*first_rows(bench), settings_row(settings)]
+    rows = [*first_rows(bench), settings_row(settings), Attestation(TRIAL)]
     text, tensors = _HEADER + write_toml(settings), first_state(bench, clusters)
     return Store.create(recipe.folder, text, tensors, rows, marked=True)
 

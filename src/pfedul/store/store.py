@@ -24,7 +24,7 @@ from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.store import folder, paths
 from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings
-from pfedul.store.chain import COMMIT, TRIAL, Attestation, settings_entry
+from pfedul.store.chain import COMMIT, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.marker import MARKER
 from pfedul.store.memory import Memory
@@ -72,8 +72,7 @@ class Store:
             draft = path.parent / f".{path.name}.{secrets.token_hex(4)}"
             draft.mkdir()
             try:
-                trial = [Attestation(TRIAL)] if marked else []
-                lock = folder.write_draft(draft, settings, tensors, [*rows, *trial])
+                lock = folder.write_draft(draft, settings, tensors, rows)
                 if not marked:
                     (draft / MARKER).unlink()
                 lock = folder.claim(draft, path, lock)
@@ -176,8 +175,7 @@ class Store:
 
     def has(self, name: str) -> bool:
         """Whether there is a file of that name, committed or waiting to be."""
-        gone = name in self._removed and name not in self._batch
-        return not gone and self.locate(name).is_file()
+        return (name in self._batch or name not in self._removed) and self.locate(name).is_file()
 
     def read(self, name: str) -> Tensors:
         """The newest tensors of that name, including those of rounds not yet committed."""
@@ -309,8 +307,7 @@ class Store:
     def _commit_statements(self, moves: Sequence[tuple[str, str]]) -> list[Statement]:
         statements: list[Statement] = [("DELETE FROM pending", ())]
         for staged, name in moves:
-            statements.append(insert("pending", staged=staged, path=name))
-            statements.append(self._file_statement(name))
+            statements += [insert("pending", staged=staged, path=name), self._file_statement(name)]
         # What a commit cost is known only after it, so the next one writes it down.
         number = insert("commits", number=self._number, seconds=None)
         cost = [] if self._last_commit is None else [self._last_commit]

@@ -111,7 +111,8 @@ def _print_request(request: Json) -> None:
 
 def _print_chain(chain: Json | None) -> None:
     if chain is not None:
-        line(f"signed    {chain['entries']} entries, by the key {chain['signer'][:16]}")
+        whose = "" if chain["own"] else ", which is not yours"
+        line(f"signed    {chain['entries']} entries, by the key {chain['signer'][:16]}{whose}")
 
 
 def _print_nodes(status: Json) -> None:

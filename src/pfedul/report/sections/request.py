@@ -96,8 +96,9 @@ def _signed(material: Material) -> list[Block]:
         ("head", chain["head"]),
         ("certificate", material.request.get("certificate") or "none; pfedul certificate RUN"),
     )
-    wrong = tuple(f"Not as it was signed: {sentence}" for sentence in chain["wrong"])
-    warnings = [Text(sentence, "warning") for sentence in wrong]
+    wrong = [f"Not as it was signed: {sentence}" for sentence in chain["wrong"]]
+    foreign = [] if chain["own"] else ["The signer's key is not that of who made this page."]
+    warnings = [Text(sentence, "warning") for sentence in (*wrong, *foreign)]
     way = material.request.get("certificate_link")
     link = [Link("The certificate of this removal", str(way))] if way else []
     return [Heading("The chain of evidence"), *warnings, FactList(facts, mono=True), *link]
