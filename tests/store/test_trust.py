@@ -245,6 +245,7 @@ def test_a_run_of_another_key_is_taken_over_only_explicitly(run, other_key, monk
 def test_who_trusts_a_key_trusts_the_one_that_it_handed_over_to(
     run, other_key, monkeypatch, public, tmp_path
 ):
+    succeed("certificate", run)
     to = tmp_path / "other.pub"
     to.write_text(public_pem(public_hex(read_key(other_key))))
     succeed("key", "--hand-over", run, to)
@@ -254,6 +255,9 @@ def test_who_trusts_a_key_trusts_the_one_that_it_handed_over_to(
     succeed("key", "--accept", run)
     words = " ".join(succeed("verify", run, "--public-key", public).split())
     assert "The key that you gave handed the run over" in words
+    new = " ".join(call("verify", run, "--public-key", to).output.split())
+    assert "which handed the run over to the one that you gave; ask whose key that was" in new
+    assert "signed by another key than the one" not in new
     assert "which the earlier key did not sign" not in words
 
 

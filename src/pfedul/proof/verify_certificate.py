@@ -123,7 +123,19 @@ def against_ledger(file: Path, ledger: Ledger, trusted: str | None) -> list[Chec
     if wrong is not None:
         return [Check(NAME, False, f"{file.name}: {wrong}")]
     words = f"{file.name} is about request {number} of this run, and says what the run says."
-    return [*checks, Check(NAME, True, words)]
+    return [*checks, Check(NAME, True, words), *_earlier_key(file, statement, ledger, trusted)]
+
+
+def _earlier_key(
+    file: Path, statement: Mapping[str, Any], ledger: Ledger, trusted: str | None
+) -> list[Check]:
+    """Whether a key signed that handed the run over to the trusted one, which vouches for nothing
+    of the time before."""
+    public = statement["predicate"]["signer"]["public_key"]
+    if trusted is None or public in heirs(read_chain(ledger), trusted):
+        return []
+    words = f"{file.name} is signed by the key {fingerprint(public)}, which handed the run over "
+    return [Check(NAME, None, f"{words}to the one that you gave; ask whose key that was.")]
 
 
 def _contradiction(statement: Mapping[str, Any], ledger: Ledger, trusted: str | None) -> str | None:
@@ -132,7 +144,8 @@ def _contradiction(statement: Mapping[str, Any], ledger: Ledger, trusted: str | 
     head = next((item for item in chain if item.entry == predicate["chain"]["entry"]), None)
     if head is None or head.hash != predicate["chain"]["hash"]:
         return "the chain is not the one that was certified: it was rewritten, or is another run's."
-    if predicate["signer"]["public_key"] not in heirs(chain, trusted or head.public_key):
+    public, right = predicate["signer"]["public_key"], trusted or head.public_key
+    if public not in heirs(chain, right) and right not in heirs(chain, public):
         whose = "that you gave" if trusted else "that signed the run"
         return f"it is signed by another key than the one {whose}."
     request = done_request(ledger, predicate["request"]["number"])

@@ -128,7 +128,7 @@ def check_one_name(file: Path) -> None:
     if file.is_file() and file.stat().st_nlink > 1:
         raise PfedulError(
             f"{file} has another name elsewhere (a hard link), under which it would change as "
-            "well; put a copy in its place."
+            f"well; put copies in the places of {LEDGER_FILE} and {LOCK_FILE}."
         )
 
 
