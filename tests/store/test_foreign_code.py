@@ -63,6 +63,7 @@ def here(theirs, tmp_path):
 @pytest.mark.parametrize("command", OPEN)
 @pytest.mark.usefixtures("here")
 def test_its_code_is_not_imported(command):
+    succeed("key", "--accept", "runs/evil")
     sentence = refuse(*words(command, "runs/evil"))
     if command not in {"evaluate", "inspect"}:  # these only read, and so sign nothing
         assert "is signed by the key" in sentence
@@ -164,12 +165,13 @@ def test_a_node_imports_nothing_that_a_server_names(here):
 
 @pytest.fixture
 def a_colleagues(tmp_path):
-    """A run that another key has signed, and that names a module which both have."""
+    """A run of another key, taken over, that names a module which both have."""
     write_module(tmp_path)
     with working_in(tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
             succeed("train", "run", *CODE, *QUICK)
+        succeed("key", "--accept", "run")
         (tmp_path / "imported").unlink()
         yield tmp_path
 
@@ -189,7 +191,7 @@ def test_named_once_in_the_call_it_is_the_users_own(a_colleagues):
 def test_objects_do_not_sign_for_names(a_colleagues):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(a_colleagues / "configuration"))
-        with Federation.open("run") as federation:
+        with Federation.open("run", read_only=True) as federation:
             data = {name: (own.train, own.test) for name, own in federation.bench.data.items()}
             model = federation.bench.build_model
     succeed("key", "--accept", "run")
