@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pfedul.errors import PfedulError
-from pfedul.store.paths import check_one_name
+from pfedul.store.paths import check_kind, check_one_name
 
 _MAGIC = b"SQLite format 3\0"
 _ROLLBACK_JOURNAL = b"\1\1"
@@ -86,6 +86,8 @@ def _journal(path: Path) -> Path:
 
 def _check_files(path: Path) -> None:
     """Refuse what is no database, one with a write-ahead log, and a journal that names a file."""
+    for name in (path, _journal(path)):
+        check_kind(str(name))
     with path.open("rb") as file:
         header = file.read(20)
     if header[:16] != _MAGIC:

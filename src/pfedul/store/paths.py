@@ -94,7 +94,7 @@ def inside(run: Path, name: str) -> Path:
         if part in {"", ".", ".."} or "\0" in part or os.path.basename(part) != part:
             raise _foreign(name)
         path = os.path.join(path, part)
-        _check_kind(path)
+        check_kind(path)
     return Path(path)
 
 
@@ -118,7 +118,7 @@ def check_tree(folder: Path) -> None:
     """Refuse a folder with anything but files and folders below it, `deployment` aside."""
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            _check_kind(os.path.join(root, name))
+            check_kind(os.path.join(root, name))
         if Path(root) == folder and DEPLOYMENT in folders:
             folders.remove(DEPLOYMENT)  # checked by those who use it
 
@@ -132,7 +132,7 @@ def check_one_name(file: Path) -> None:
         )
 
 
-def _check_kind(path: str) -> None:
+def check_kind(path: str) -> None:
     """Refuse what is there and is neither a file nor a folder; sockets cannot be opened anyway."""
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
