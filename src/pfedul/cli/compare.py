@@ -76,14 +76,9 @@ def compare(
     with opened(run, places) as federation:
         if save is not None:
             check_writable(save)
+        size: dict[str, Any] = {"seeds": seeds, "oracles": oracles, "workers": workers}
         result = federation.compare(
-            *clients,
-            methods=methods,
-            seeds=seeds,
-            oracles=oracles,
-            workers=workers,
-            in_turn=in_turn,
-            callbacks=[Bar()],
+            *clients, methods=methods, in_turn=in_turn, callbacks=[Bar()], **size
         )
     document = result.document
     files = result.files if save is None else write_pages(document, save)

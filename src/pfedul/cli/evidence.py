@@ -140,13 +140,7 @@ def audit(
     surface can be tested; the result says which. 'pfedul rehearse' before a removal
     tests them all.
     """
-    from pfedul.audit.after import (
-        FROM_RUN,
-        Inquiry,
-        audit_after,
-        brought_data,
-        honoured_request,
-    )
+    from pfedul.audit import after
     from pfedul.terminal.audit import print_price
 
     with parts.usage():
@@ -154,18 +148,18 @@ def audit(
     refuse_nodes(run)
     with parts.opened(run, places) as federation:
         _keep_oracles(run, oracles_at)
-        removal = honoured_request(federation, request)
+        removal = after.honoured_request(federation, request)
         if not target_data:
             raise PfedulError(
                 f"Bring samples of {', '.join(removal.targets)} with --target-data FILE.npz, or "
-                f"say --target-data {FROM_RUN} where the run's own data set still has them."
+                f"say --target-data {after.FROM_RUN} where the run's own data set still has them."
             )
-        data = brought_data(federation, removal.targets, target_data)
-        inquiry = Inquiry(federation, removal, data, chosen)
+        data = after.brought_data(federation, removal.targets, target_data)
+        inquiry = after.Inquiry(federation, removal, data, chosen)
         inquiry.check()
         print_price(inquiry.price())
         with told([Bar()]) as callback:
-            result = audit_after(inquiry, callback.on_stage)
+            result = after.audit_after(inquiry, callback.on_stage)
     return _audited(result, f"pfedul report {run}", require)
 
 

@@ -25,6 +25,7 @@ from pfedul.unlearn.options import ForgetOptions
 
 if TYPE_CHECKING:
     from pfedul.federation import Federation
+    from pfedul.unlearn.outcome import Outcome
 
 
 @command("pfedul inspect runs/digits --client client-03 --correction reset", looks=True)
@@ -138,10 +139,6 @@ def forget(
     measured on the clients' samples, before they are erased. Interrupted, it is finished by
     calling it again. Called once more after that, it shows the outcome and changes nothing.
     """
-    from pfedul.report.material import applies
-    from pfedul.store.audits import best_audit, read_audits
-    from pfedul.terminal.audit import print_carried_over
-
     asked = parts.given({"by": by, "ground": ground, "due": due})
     with parts.usage():
         if require is not None and (no_audit or dry_run):
@@ -153,21 +150,25 @@ def forget(
             return _dry_run(federation, clients, away, parts.given(options))
         done = already_done(federation.store.ledger, clients, federation.clients)
         _confirm(federation, clients, yes or done is not None)
-        outcome = federation.forget(
-            *clients,
-            away=away,
-            audit=not no_audit,
-            callbacks=[Bar()],
-            **asked,
-            **parts.given(options),
-        )
-        audits = read_audits(federation.store.ledger)
+        how: dict[str, Any] = {"away": away, "audit": not no_audit, "callbacks": [Bar()]}
+        outcome = federation.forget(*clients, **how, **asked, **parts.given(options))
+        return _forgotten(outcome, federation, done is not None, require)
+
+
+def _forgotten(
+    outcome: Outcome, federation: Federation, done_before: bool, require: str | None
+) -> Output:
+    """The outcome, and what a rehearsal says of it."""
+    from pfedul.report.material import applies
+    from pfedul.store.audits import best_audit, read_audits
+    from pfedul.terminal.audit import print_carried_over
+
     result = outcome.as_json()
-    audit = best_audit(audits, result)
+    audit = best_audit(read_audits(federation.store.ledger), result)
     carried_over = applies(result, audit)
 
     def show() -> None:
-        _show(result, done is not None)
+        _show(result, done_before)
         if audit is not None and carried_over is not None:
             print_carried_over(audit.evidence, carried_over["differences"])
 

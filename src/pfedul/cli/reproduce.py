@@ -8,7 +8,7 @@ import click
 
 import pfedul.cli.completion as completion
 from pfedul.base.names import DEVICES, PRECISIONS
-from pfedul.cli.parts import Output, command, data_root_option
+from pfedul.cli.parts import Output, command, data_root_option, given
 from pfedul.experiments import EXPERIMENTS
 from pfedul.experiments.scales import SCALES
 
@@ -81,10 +81,9 @@ def reproduce(
 ) -> Output:
     """Make the tables and figures of the paper, and ours, from nothing; without names, list them.
 
-    `all` names every experiment. Each case, a training and all removals from it, is a small file
-    in FOLDER/cells, and tables that share cases share the work. Interrupted, the same command goes
-    on where it stopped; a second process with the same FOLDER takes other cases. A run in
-    FOLDER/runs stays until all experiments that share it are done; deleted, it is trained again.
+    `all` names every experiment. Each case, a training and its removals, is a file in FOLDER/cells,
+    and tables share cases. Interrupted, the same command goes on; a second process with the same
+    FOLDER takes other cases. Runs in FOLDER/runs stay until no experiment needs them.
     """
     from pfedul.experiments.cases import Scale
     from pfedul.experiments.reproduce import Reproduction
@@ -93,11 +92,9 @@ def reproduce(
 
     if names in {(), ("list",)}:
         return Output(terminal.listed(EXPERIMENTS), lambda: terminal.print_list(EXPERIMENTS))
-    every = [one.name for one in EXPERIMENTS]
-    chosen = [EXPERIMENTS[name] for name in (every if names == ("all",) else dict.fromkeys(names))]
+    chosen = list(EXPERIMENTS if names == ("all",) else map(EXPERIMENTS.__getitem__, names))
     size = Scale(scale, seeds, oracles, precision)
-    choices = {"data_root": data_root, "workers": workers, "device": device}
-    how = {name: value for name, value in choices.items() if value is not None}
+    how = given({"data_root": data_root, "workers": workers, "device": device})
     reproduction = Reproduction(chosen, size, into, how, keep_runs, only)
     with terminal.timing():
         price = reproduction.price()

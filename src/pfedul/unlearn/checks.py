@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pfedul.errors import PfedulError
 from pfedul.records import RECORDS
@@ -51,19 +52,7 @@ def check_method(
 ) -> None:
     """Refuse, before anything is done, a method that cannot work on this run."""
     method, own = options.entry, options.method_options(run.settings.seed)
-    gone = [target for target in targets if target in away]
-    if method.needs.target and gone and not method.needs.spares_target(own):
-        others = ", ".join(one.name for one in METHODS if not one.needs.target)
-        raise PfedulError(
-            f"The method '{method.name}' needs {', '.join(gone)} to take part, which is away; "
-            f"methods that do not: {others}."
-        )
-    absent = [client for client in away if client not in targets]
-    if method.does.starts_over and absent:
-        raise PfedulError(
-            f"The method '{method.name}' retrains every remaining client, and "
-            f"{', '.join(absent)} is away; wait until everybody is there, or choose another."
-        )
+    _check_away(method, own, targets, away)
     task = run.bench.training.task
     if method.needs.classes and not task.classes:
         raise PfedulError(
@@ -89,6 +78,22 @@ def check_method(
         _check_records(run, method, options.records)
     if method.check is not None:
         method.check(context_for_check(run, targets, options), own)
+
+
+def _check_away(method: Method, own: Any, targets: Sequence[str], away: Sequence[str]) -> None:
+    gone = [target for target in targets if target in away]
+    if method.needs.target and gone and not method.needs.spares_target(own):
+        others = ", ".join(one.name for one in METHODS if not one.needs.target)
+        raise PfedulError(
+            f"The method '{method.name}' needs {', '.join(gone)} to take part, which is away; "
+            f"methods that do not: {others}."
+        )
+    absent = [client for client in away if client not in targets]
+    if method.does.starts_over and absent:
+        raise PfedulError(
+            f"The method '{method.name}' retrains every remaining client, and "
+            f"{', '.join(absent)} is away; wait until everybody is there, or choose another."
+        )
 
 
 def why_not(run: Run, target: str, method: Method) -> str | None:
