@@ -267,14 +267,20 @@ def test_asking_again_for_what_is_done_returns_the_outcome(run):
     assert state(run) == before
 
 
-def test_a_request_is_due_a_month_later_and_an_interrupted_one_keeps_who_asked(run):
+def interrupted(federation, **asked):
+    """A removal that Ctrl-C ends when the first client has replied: its request is pending."""
+
     def interrupt(_stage, done, _of):
         if done:
             raise KeyboardInterrupt
 
+    with pytest.raises(KeyboardInterrupt):
+        federation.forget(TARGET, callbacks=[AtStage(interrupt)], **asked)
+
+
+def test_a_request_is_due_a_month_later_and_an_interrupted_one_keeps_who_asked(run):
     with deep_again(run) as federation:
-        with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, by="case 17", callbacks=[AtStage(interrupt)])
+        interrupted(federation, by="case 17")
         (pending,) = read_requests(federation.store.ledger)
         assert federation.forget(TARGET, by="case 18").asked == pending.asked
     assert pending.asked["by"] == "case 17"
@@ -306,13 +312,8 @@ def test_a_request_that_is_refused_at_once_stays_if_it_says_who_asks(targets, op
 
 
 def test_while_another_request_is_not_finished_a_refused_one_stays(run):
-    def interrupt(_stage, done, _of):
-        if done:
-            raise KeyboardInterrupt
-
     with deep_again(run) as federation:
-        with pytest.raises(KeyboardInterrupt):
-            federation.forget(TARGET, by="case 17", callbacks=[AtStage(interrupt)])
+        interrupted(federation, by="case 17")
         with pytest.raises(PfedulError, match="is not finished"):
             federation.forget("c2", by="case 18")
         assert federation.forget(TARGET).request == 1
