@@ -193,7 +193,7 @@ class Settings:
     )
     clusters: int = option(
         1,
-        "For the method 'knot': clusters of clients that never exchange updates.",
+        "Clusters of clients that never exchange updates (method 'knot').",
         at_least=1,
         newer=True,
     )
@@ -261,8 +261,8 @@ class Settings:
 def from_mapping(values: dict[str, Any], source: str) -> Settings:
     """Settings from named values; an unknown name or a wrong type is refused."""
     refuse_unknown(Settings, values, source)
-    if values.get("clusters", 1) != 1:  # records are about one model that all clients share
-        values = {"record": "none", **values}
+    if values.get("clusters", 1) != 1:  # other records are about one model that all share
+        values = {"record": "contributions", **values}
     return Settings(**values)
 
 

@@ -116,7 +116,7 @@ def test_everybody_is_evaluated_on_its_own_cluster(engine, tmp_path, monkeypatch
     ("settings", "words"),
     [
         ({"clusters": 5, "record": "none"}, "more than the 4 clients"),
-        ({"clusters": 2, "record": "fisher"}, "--record none with --clusters"),
+        ({"clusters": 2, "record": "fisher"}, "or none with --clusters"),
     ],
 )
 def test_clusters_that_cannot_be_are_refused(settings, words, tmp_path):
@@ -224,7 +224,7 @@ def test_retraining_a_clustered_run_keeps_who_is_with_whom(tmp_path, monkeypatch
     assert not same(Clusters(2).view(before, 2), Clusters(2).view(after, 2))
 
 
-@pytest.mark.parametrize("method", ["pfedul", "ga-naive", "budgeted-retrain:rounds=1"])
+@pytest.mark.parametrize("method", ["fine-tune", "ga-naive", "budgeted-retrain:rounds=1"])
 def test_methods_for_one_shared_model_are_refused_in_one_sentence(method, tmp_path):
     run = trained(tmp_path / "run", **CLUSTERED)
     with deep_again(run) as federation, pytest.raises(PfedulError, match="this run has clusters"):
@@ -308,8 +308,6 @@ def test_status_counts_checkpoints_of_clusters(tmp_path):
     assert found["records"]["clusters"]["bytes"] == found["bytes"]["records"]
 
 
-def test_a_clustered_run_keeps_no_record_unless_asked_to(tmp_path):
+def test_a_clustered_run_keeps_contributions_unless_told_otherwise(tmp_path):
     with deep(tmp_path / "run", clusters=2) as federation:
-        assert federation.settings.record == "none"
-    with pytest.raises(PfedulError, match="give --record none"):
-        deep(tmp_path / "other", clusters=2, record="fisher")
+        assert federation.settings.record == "contributions"

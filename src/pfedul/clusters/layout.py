@@ -20,6 +20,7 @@ import torch
 
 from pfedul.base.tensors import Tensors, size_in_bytes
 from pfedul.protocol import Engine, LocatePersonal, Reply, Task
+from pfedul.split import Layer
 from pfedul.store.paths import CHECKPOINTS, checkpoint_file, cluster_file
 from pfedul.store.store import Store
 from pfedul.store.tables import file_names, first_round_of
@@ -54,6 +55,11 @@ class Clusters:
             found.setdefault(self.number(client), []).append(client)
         return dict(sorted(found.items()))
 
+    def with_any(self, chosen: Iterable[str], clients: Iterable[str]) -> dict[int, list[str]]:
+        """Clients by cluster, of those clusters that one of the chosen is in."""
+        numbers = {self.number(client) for client in chosen}
+        return {number: own for number, own in self.groups(clients).items() if number in numbers}
+
     def view(self, shared: Tensors, cluster: int) -> Tensors:
         """The shared tensors of one cluster, under their plain names."""
         prefix = self._prefix(cluster)
@@ -83,6 +89,12 @@ class Clusters:
             self._prefix(cluster) + name for cluster in range(1, self.count + 1) for name in chosen
         ]
 
+    def layer(self, cluster: int, plain: Layer) -> Layer:
+        """A layer of one cluster."""
+        prefix = self._prefix(cluster)
+        tensors = tuple(prefix + name for name in plain.tensors)
+        return replace(plain, name=prefix + plain.name, tensors=tensors)
+
     def served_bytes(self, shared: Tensors) -> int:
         """How much a client is sent."""
         return size_in_bytes(shared) // self.count
@@ -97,6 +109,10 @@ class Clusters:
 
     def _prefix(self, cluster: int) -> str:
         return f"cluster-{cluster}/" if self.several else ""
+
+
+ONE_CLUSTER = Clusters()
+"""An ordinary run."""
 
 
 class ClusteredEngine:
@@ -144,7 +160,7 @@ def _copied(reply: Reply) -> Reply:
 def read_clusters(store: Store, count: int, clients: Iterable[str]) -> Clusters:
     """The clusters of a run, as far as they are formed."""
     if count == 1:
-        return Clusters()
+        return ONE_CLUSTER
     known = [client for client in clients if store.has(cluster_file(client))]
     found = {client: int(store.read(cluster_file(client))["cluster"]) for client in known}
     return Clusters(count, found)

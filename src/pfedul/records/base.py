@@ -18,6 +18,7 @@ from pfedul.aggregation.base import Share
 from pfedul.aggregation.weights import BY_SAMPLES, Weighing
 from pfedul.base.registry import NoOptions
 from pfedul.base.tensors import Tensors, norm
+from pfedul.clusters.layout import ONE_CLUSTER, Clusters
 from pfedul.records.options import RecordOptions
 from pfedul.split import Split
 from pfedul.store.paths import record_file
@@ -40,7 +41,10 @@ class Update:
 
 @dataclass(frozen=True)
 class WholeRound:
-    """A completed round; `shares` and `noise` are those of its aggregate."""
+    """A completed round; `shares` and `noise` are those of its aggregate.
+
+    Names of tensors and `parameters` are those of all clusters.
+    """
 
     number: int
     before: Tensors
@@ -78,11 +82,12 @@ def change(before: Tensor, after: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Keeping:
-    """What a recorder is given: where to keep, the options, what is shared."""
+    """What a recorder is given: where to keep, the options, what is shared, and with whom."""
 
     store: Store
     options: RecordOptions
     split: Split
+    clusters: Clusters = ONE_CLUSTER
 
 
 class Recorder:
@@ -123,6 +128,7 @@ class Erasure:
     clean: bool = False
     added: Callable[[str], Tensors] = lambda _client: {}
     weighing: Weighing = BY_SAMPLES
+    clusters: Clusters = ONE_CLUSTER
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -146,7 +152,8 @@ class Record:
 
     `size` is its bytes, in single precision and without file headers. `folders` are those
     below `records/` with a file for each client. `obsolete` names further files to delete
-    when a client is forgotten, and `renew` stages their replacements.
+    when a client is forgotten, and `renew` stages their replacements. `with_clusters`: it
+    can be kept by a run whose clients are in clusters.
     """
 
     name: str
@@ -159,6 +166,7 @@ class Record:
     obsolete: Callable[[Erasure], list[str]] = lambda _erasure: []
     renew: Callable[[Erasure], None] = lambda _erasure: None
     options: type[NoOptions] = NoOptions
+    with_clusters: bool = False
 
     def own_files(self, clients: Sequence[str]) -> list[str]:
         """The files of single clients, whether they exist or not."""

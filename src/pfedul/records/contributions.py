@@ -21,6 +21,9 @@ rescales them with the factor of the others. Any
 other change of the shared tensors ends the record: the sums of the others, the initial tensors and
 the result would together give away what the targets contributed. The next round begins it again.
 
+In a run with clusters each of them has a `base` of its own, and all of this holds of each cluster:
+its members, their weights, its shared tensors.
+
 It also ends where a client took part in two or three rounds in which the targets' shares differed.
 Such a sum is so simple that the lengths of its updates tell how its rounds were weighted, and so
 how many samples the targets had.
@@ -35,6 +38,7 @@ import torch
 from pfedul.aggregation.base import Share
 from pfedul.aggregation.weights import BY_SAMPLES, Weighing
 from pfedul.base.tensors import Tensors, wide_type
+from pfedul.clusters.layout import ONE_CLUSTER, Clusters
 from pfedul.records.base import (
     Erasure,
     Record,
@@ -83,16 +87,12 @@ class ContributionsRecorder(Recorder):
     def finish(self, whole: WholeRound) -> None:
         known = self._store.find(BASE_FILE)
         if known is None:
-            known = {name: whole.before[name] for name in self._names}
+            known = {name: whole.before[name] for name in whole.parameters}
             known[_ROUND] = int_tensor(whole.number - 1)
         elif not whole.noise:
             return
         noisy = {n: (known[n] + t).to(known[n].dtype) for n, t in whole.noise.items()}
         self._store.stage(BASE_FILE, {**known, **noisy})
-
-
-def _rounded(sums: Tensors, like: Tensors) -> Tensors:
-    return {name: tensor.to(wide_type(like[name])) for name, tensor in sums.items()}
 
 
 def contribution(store: Store, client: str) -> Tensors | None:
@@ -105,6 +105,15 @@ def _shares(store: Store, client: str) -> Tensors:
     return store.find(record_file(SHARES, client)) or {}
 
 
+def _rounded(sums: Tensors, like: Tensors) -> Tensors:
+    return {name: tensor.to(wide_type(like[name])) for name, tensor in sums.items()}
+
+
+def _base(store: Store) -> Tensors:
+    """The shared parameters that the record began with, of all clusters."""
+    return {name: tensor for name, tensor in store.read(BASE_FILE).items() if name != _ROUND}
+
+
 def began_after(store: Store) -> int | None:
     """The round after which the record began; None before its first round."""
     return int(store.read(BASE_FILE)[_ROUND]) if store.has(BASE_FILE) else None
@@ -112,11 +121,30 @@ def began_after(store: Store) -> int | None:
 
 @torch.no_grad()
 def without(
-    store: Store, clients: Sequence[str], targets: Sequence[str], weighing: Weighing = BY_SAMPLES
+    store: Store,
+    clients: Sequence[str],
+    targets: Sequence[str],
+    weighing: Weighing = BY_SAMPLES,
+    clusters: Clusters = ONE_CLUSTER,
+) -> Tensors:
+    """The shared parameters without the targets, of each cluster that one of them is in."""
+    result: Tensors = {}
+    for number, members in clusters.with_any(targets, clients).items():
+        base = clusters.view(_base(store), number)
+        own = _without(store, base, members, targets, weighing)
+        result = clusters.put(result, number, own)
+    return result
+
+
+def _without(
+    store: Store,
+    base: Tensors,
+    clients: Sequence[str],
+    targets: Sequence[str],
+    weighing: Weighing,
 ) -> Tensors:
     """base + the sum over the remaining of S_u * their factor, in double precision."""
-    total = {name: tensor.double() for name, tensor in store.read(BASE_FILE).items()}
-    del total[_ROUND]
+    total = {name: tensor.double() for name, tensor in base.items()}
     factors = _factors(store, clients, targets, weighing)
     for client in clients:
         own = None if client in targets else contribution(store, client)
@@ -136,13 +164,19 @@ def _factors(
     if _by_values(store, clients):
         return dict.fromkeys(clients, _by_value(store, clients, targets))
     members = read_members(store.ledger)
-    everybody = {client: member.train_samples for client, member in members.items()}
+    everybody = {client: members[client].train_samples for client in clients}
     # Of who only took part in repair, and of all where every client could have taken part
     alone = rescaling([everybody], targets, weighing)
     if weighing.equal:
         return alone
+    return alone | rescaling(_rounds(store, clients), targets, weighing)
+
+
+def _rounds(store: Store, clients: Sequence[str]) -> list[dict[str, int]]:
+    """Which of these clients took part in each round since the record began, with samples."""
     rounds = participation(store.ledger, began_after(store) or 0)
-    return alone | rescaling(rounds, targets, weighing)
+    among = [{client: n for client, n in one.items() if client in clients} for one in rounds]
+    return [samples for samples in among if samples]
 
 
 def rescaling(
@@ -204,8 +238,8 @@ def rescaled_by_means(
     """Whether the factor of a remaining client is a mean over rounds that differed."""
     if weighing.equal or _by_values(store, clients):
         return False
-    rounds = participation(store.ledger, began_after(store) or 0)
-    return any(len(set(own)) > 1 for own in _shares_met(rounds, targets).values())
+    met = _shares_met(_rounds(store, clients), targets)
+    return any(len(set(own)) > 1 for own in met.values())
 
 
 def _by_values(store: Store, clients: Sequence[str]) -> bool:
@@ -248,22 +282,34 @@ def _survives(erasure: Erasure) -> bool:
         return False
     if erasure.weighing.equal:  # every round was weighted alike
         return True
-    rounds = participation(erasure.store.ledger, began_after(erasure.store) or 0)
-    return not tells_weights(rounds, erasure.targets)
+    groups = _groups(erasure).values()
+    return not any(tells_weights(_rounds(erasure.store, one), erasure.targets) for one in groups)
+
+
+def _groups(erasure: Erasure) -> dict[int, list[str]]:
+    return erasure.clusters.with_any(erasure.targets, erasure.clients)
 
 
 def _renew(erasure: Erasure) -> None:
-    store = erasure.store
+    store, targets = erasure.store, erasure.targets
     if not _survives(erasure) or not store.has(BASE_FILE):
         return
-    factors = _factors(store, erasure.clients, erasure.targets, erasure.weighing)
-    for client in set(erasure.clients) - set(erasure.targets):
-        own, added = contribution(store, client) or {}, erasure.added(client)
-        total = _times(own, factors[client])
-        for name, tensor in added.items():
-            total[name] = total[name] + tensor if name in total else tensor
-        if total:
-            store.stage(record_file(NAME, client), _rounded(total, store.read(BASE_FILE)))
+    for group in _groups(erasure).values():
+        factors = _factors(store, group, targets, erasure.weighing)
+        for client in set(group) - set(targets):
+            _renew_one(erasure, client, factors[client])
+
+
+def _renew_one(erasure: Erasure, client: str, factor: Share) -> None:
+    """The client's sum as it would be without the targets, and what repair added to it."""
+    store = erasure.store
+    own, added = contribution(store, client) or {}, erasure.added(client)
+    total = _times(own, factor)
+    for name, tensor in added.items():
+        total[name] = total[name] + tensor if name in total else tensor
+    if total:
+        like = erasure.clusters.of(_base(store), client)
+        store.stage(record_file(NAME, client), _rounded(total, like))
 
 
 def _times(tensors: Tensors, factor: Share) -> Tensors:
@@ -283,4 +329,5 @@ CONTRIBUTIONS = Record(
     folders=(NAME, SHARES),
     obsolete=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),
     renew=_renew,
+    with_clusters=True,
 )

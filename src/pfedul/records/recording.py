@@ -47,13 +47,14 @@ class RoundRecorder:
 
     def finish(self, result: RoundResult) -> None:
         """The round is complete, with this result."""
+        keeping = self._keeping
         with self._measured():
             whole = WholeRound(
                 number=self._number,
                 before=self._before,
                 after=result.shared,
                 shares=result.shares,
-                parameters=self._keeping.split.parameters,
+                parameters=tuple(keeping.clusters.names(keeping.split.parameters)),
                 noise=result.noise,
             )
             for client in self._clients if self._looking_back else ():
@@ -85,7 +86,8 @@ class RoundRecorder:
         return self._spool / f"{client}.safetensors"
 
     def _update(self, client: str, after: Tensors) -> Update:
-        return Update(self._number, client, self._before, after)
+        before = self._keeping.clusters.of(self._before, client)
+        return Update(self._number, client, before, after)
 
     @contextmanager
     def _measured(self) -> Iterator[None]:

@@ -26,6 +26,7 @@ from pfedul.models import MODELS, model_factory
 from pfedul.personalization import PERSONALIZATIONS
 from pfedul.personalization.augmentation import fits
 from pfedul.protocol import Workbench
+from pfedul.records import RECORDS
 from pfedul.run.privacy import refuse_statistics
 from pfedul.settings import OWN, Settings
 from pfedul.split import head_of
@@ -242,10 +243,12 @@ def _check_clusters(settings: Settings, clients: int) -> None:
         raise PfedulError(
             f"--clusters {settings.clusters} is more than the {clients} clients; give fewer."
         )
-    if settings.record != "none":
+    odd = [name for name in settings.records if not RECORDS[name].with_clusters]
+    if odd:
+        fitting = [record.name for record in RECORDS if record.with_clusters]
         raise PfedulError(
-            f"--record {settings.record} is about one model that all clients share, and clusters "
-            "have several; give --record none with --clusters."
+            f"The record {odd[0]} is about one model that all clients share, and clusters have "
+            f"several; give --record {', '.join(fitting)} or none with --clusters."
         )
 
 

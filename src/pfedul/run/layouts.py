@@ -13,6 +13,7 @@ from pfedul.clusters.layout import Clusters
 from pfedul.errors import PfedulError
 from pfedul.protocol import Workbench
 from pfedul.records.base import kind_of
+from pfedul.records.contributions import BASE_FILE
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
 from pfedul.store.store import Store
 
@@ -31,25 +32,29 @@ def check_files(store: Store, bench: Workbench, clusters: Clusters, members: Seq
         for client in members:
             check_same_layout(read_layout(store.locate(personal_file(client))), personal)
     parameters = {n: t for n, t in shared.items() if n in bench.split.parameter_names}
-    _check_records(store, parameters, {*bench.split.parameters})
+    needed = bench.split.parameters
+    for file in filter(lambda name: kind_of(name) in _LIKE_PARAMETERS, store.names("records/")):
+        if file == BASE_FILE:
+            _check_record(store, file, clusters.everywhere(parameters), clusters.names(needed))
+        else:
+            _check_record(store, file, parameters, needed)
 
 
-def _check_records(store: Store, parameters: Tensors, needed: set[str]) -> None:
-    """They may be of a wider type than the parameters; names in brackets are figures.
+def _check_record(store: Store, file: str, parameters: Tensors, needed: Sequence[str]) -> None:
+    """It may be of a wider type than the parameters; names in brackets are figures.
 
     A tied parameter is under its first name, or under all.
     """
     known = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
-    for file in filter(lambda name: kind_of(name) in _LIKE_PARAMETERS, store.names("records/")):
-        shapes = {
-            name: shape
-            for name, (shape, _) in read_layout(store.locate(file)).items()
-            if name[0] != "("
-        }
-        if not (needed <= shapes.keys() and shapes.items() <= known.items()):
-            raise PfedulError(
-                f"The record {file} is not one of this run's model; restore it from a backup."
-            )
+    shapes = {
+        name: shape
+        for name, (shape, _) in read_layout(store.locate(file)).items()
+        if name[0] != "("
+    }
+    if not (set(needed) <= shapes.keys() and shapes.items() <= known.items()):
+        raise PfedulError(
+            f"The record {file} is not one of this run's model; restore it from a backup."
+        )
 
 
 def check_same_tensors(stored: Tensors, wanted: Tensors) -> None:

@@ -132,7 +132,7 @@ def play_round(
     `epochs` and `steps` shorten the local training (see `Task`).
     """
     started, number = time.perf_counter(), run.rounds + 1
-    keeping = Keeping(run.store, run.settings.recording, run.bench.split)
+    keeping = Keeping(run.store, run.settings.recording, run.bench.split, run.clusters)
     recorder = RoundRecorder(keeping, run.settings.records, number, run.shared)
     replies = 0
 

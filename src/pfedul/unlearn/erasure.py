@@ -64,6 +64,7 @@ def _erasure(run: Run, targets: Sequence[str], options: ForgetOptions) -> Erasur
         excluded=options.excludes,
         clean=options.cleans,
         weighing=run.settings.weighing,
+        clusters=run.clusters,
     )
 
 

@@ -39,8 +39,9 @@ def _what_follows(run: Run, plan: Plan, options: ForgetOptions) -> tuple[str, ..
 
 
 def share_of(run: Run, targets: Sequence[str]) -> float:
-    """How much of all training samples the targets have."""
-    samples = {client: member.train_samples for client, member in run.members.items()}
+    """How much of all training samples the targets have, in the clusters that they are in."""
+    groups = run.clusters.with_any(targets, run.clients).values()
+    samples = {c: run.members[c].train_samples for group in groups for c in group}
     return sum(samples[target] for target in targets) / sum(samples.values())
 
 

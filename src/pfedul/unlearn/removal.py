@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pfedul.base.clock import now
@@ -27,7 +27,7 @@ from pfedul.store.copies import clear_notes, refuse_leftovers
 from pfedul.store.folder import own_errors
 from pfedul.store.ledger import insert
 from pfedul.store.paths import INIT_FILE, SHARED_FILE, personal_file
-from pfedul.store.requests import FAILED, REFUSED, Request
+from pfedul.store.requests import FAILED, REFUSED
 from pfedul.store.tables import LENGTHS_SINCE, accuracies_of, digest_of
 from pfedul.unlearn.account import Account, Counts
 from pfedul.unlearn.agreement import not_measured, refuse_ruin
@@ -44,38 +44,10 @@ from pfedul.unlearn.outcome import ERASURE, Outcome, read_outcome
 from pfedul.unlearn.recalibration import Recalibrated, recalibrate
 from pfedul.unlearn.refused import refusals_kept
 from pfedul.unlearn.repair import REPAIR, Repair, statement
+from pfedul.unlearn.request import Removal
 from pfedul.unlearn.stage import Stages
 from pfedul.unlearn.unchanged import refuse_unchanged, took_part
 from pfedul.unlearn.witness import Examine, Watch
-
-
-@dataclass(frozen=True)
-class Removal:
-    """A request on its way through the stages."""
-
-    run: Run
-    request: Request
-    options: ForgetOptions
-    away: tuple[str, ...]
-    watch: Watch
-    notes: tuple[str, ...] = ()
-
-    @property
-    def stages(self) -> Stages:
-        return self.watch.stages
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.request.targets
-
-    @property
-    def remaining(self) -> list[str]:
-        return [client for client in self.run.clients if client not in self.targets]
-
-    @property
-    def present(self) -> list[str]:
-        """Remaining clients that are not away."""
-        return [client for client in self.remaining if client not in self.away]
 
 
 def forget(
@@ -264,7 +236,7 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
     rounds = 0 if options.excludes and same_weights(shared, removal.run.shared) else options.repairs
-    repair = Repair(own, rounds, options.repair_kind, recorded)
+    repair = Repair(own, removal.concerned, rounds, options.repair_kind, recorded)
     if not repair.rounds:
         return repair, shared
     with one_thread():
@@ -315,7 +287,8 @@ def _broadcast_size(removal: Removal, recalibrated: Recalibrated) -> int:
 def _not_recalibrated(removal: Removal, recalibrated: Recalibrated) -> tuple[str, ...]:
     if removal.options.recalibration() is None:
         return ()
-    return (*recalibrated.missing, *removal.away)
+    away = [client for client in removal.away if client in removal.concerned]
+    return (*recalibrated.missing, *away)
 
 
 def _accuracies_after(removal: Removal, recalibrated: Recalibrated) -> dict[str, float]:
@@ -326,7 +299,7 @@ def _accuracies_after(removal: Removal, recalibrated: Recalibrated) -> dict[str,
 
 def _commit(removal: Removal, outcome: Outcome, shared: Tensors) -> None:
     run, store, request = removal.run, removal.run.store, removal.request
-    recalibrating = removal.remaining if removal.options.recalibration() else []
+    recalibrating = removal.concerned if removal.options.recalibration() else []
     store.keep(
         [
             *requests_of.finish_rows(request, removal.options.repairs, outcome.as_json()),

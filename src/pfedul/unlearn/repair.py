@@ -35,9 +35,13 @@ _WORK = {ORDINARY: "train-shared", DISTIL: "distil-shared"}
 
 @dataclass(frozen=True)
 class Repair:
-    """The repair rounds of one request; `recorded`: the record of contributions goes on."""
+    """The repair rounds of one request; `recorded`: the record of contributions goes on.
+
+    `clients` are asked, as far as they are there.
+    """
 
     ctx: Context
+    clients: Sequence[str]
     rounds: int
     kind: str
     recorded: bool = False
@@ -55,7 +59,7 @@ class Repair:
         """One round of every cluster; files of an interrupted attempt at it are deleted."""
         ctx, after = self.ctx, before
         shutil.rmtree(ctx.notebook.folder / _place(number), ignore_errors=True)
-        groups = ctx.clusters.groups(ctx.present(ctx.remaining))
+        groups = ctx.clusters.groups(ctx.present(self.clients))
         for cluster, group in groups.items():
             own = self._mean(number, cluster, group, before, same_round=cluster > min(groups))
             after = ctx.clusters.put(after, cluster, own)

@@ -7,7 +7,7 @@ for any method that includes it. See `pfedul.unlearn.pfedul.plan`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pfedul.aggregation import AGGREGATIONS
@@ -158,24 +158,39 @@ def _contributors(run: Run) -> list[str]:
 def _exclusion(
     run: Run, targets: Sequence[str], options: PlanOptions, notes: tuple[str, ...]
 ) -> Plan:
-    parameters = without(run.store, run.clients, targets, run.settings.weighing)
-    scores, about_scores = _shown_scores(run, targets)
-    layers = run.bench.split.layers
+    clusters = run.clusters
+    parameters = without(run.store, run.clients, targets, run.settings.weighing, clusters)
+    groups = clusters.with_any(targets, run.clients)
+    layers = [clusters.layer(n, layer) for n in groups for layer in run.bench.split.layers]
+    shown = [_shown_scores(run, members, targets) for members in groups.values()]
+    scores = [score for own, _ in shown for score in own]
     plan = plan_exclusion(run.shared, parameters, targets, layers, options, scores)
-    tied = run.bench.split.agreeing(plan.apply(run.shared))
-    corrected = {name: tensor for name, tensor in tied.items() if tensor is not run.shared[name]}
-    notes = (*plan.notes, *about_scores, *notes, *_statements(run, targets, options))
-    return replace(plan, corrected=corrected, notes=notes)
+    notes = (*plan.notes, *shown[0][1], *notes, *_statements(run, targets, options))
+    return replace(plan, corrected=_tied(run, plan, groups), notes=notes)
 
 
-def _shown_scores(run: Run, targets: Sequence[str]) -> tuple[list[float], tuple[str, ...]]:
-    """The targets' share in each layer: of the Fisher, or of the contributions without it."""
+def _tied(run: Run, plan: Plan, clusters: Iterable[int]) -> Tensors:
+    """What the plan corrects, with tied tensors under all their names."""
+    shared = after = plan.apply(run.shared)
+    for number in clusters:
+        own = run.bench.split.agreeing(run.clusters.view(shared, number))
+        after = run.clusters.put(after, number, own)
+    return {name: tensor for name, tensor in after.items() if tensor is not run.shared[name]}
+
+
+def _shown_scores(
+    run: Run, clients: Sequence[str], targets: Sequence[str]
+) -> tuple[list[float], tuple[str, ...]]:
+    """The targets' share in each layer: of the Fisher, or of the contributions without it.
+
+    `clients` are those of one cluster.
+    """
     layers, fisher = run.bench.split.layers, stored_fisher(run)
     recorded = [target for target in targets if target in fisher.clients]
     if recorded:
         return layer_scores(summed(map(fisher.of, recorded)), fisher.total(), layers), ()
     own, everyone = [0.0] * len(layers), [0.0] * len(layers)
-    for client in run.clients:
+    for client in clients:
         for index, length in enumerate(_lengths(contribution(run.store, client) or {}, layers)):
             everyone[index] += length
             own[index] += length if client in targets else 0.0
@@ -193,14 +208,20 @@ def _statements(run: Run, targets: Sequence[str], options: PlanOptions) -> tuple
     if own.strength < 1 or options.which_layers != "all":
         return (_IN_PART,)
     since = began_after(run.store) or 0
-    weighing = run.settings.weighing
     weighted = AGGREGATIONS.parse(run.settings.aggregation)[0].weighted
     return (
         f"{_NO_DIRECT_INFLUENCE if weighted else _NO_VALUE}. {_NOT_COVERED}",
-        *((_BY_MEANS,) if rescaled_by_means(run.store, run.clients, targets, weighing) else ()),
+        *((_BY_MEANS,) if _by_means(run, targets) else ()),
+        *((_CLUSTERED,) if run.clusters.several else ()),
         *((_SHORTENED,) if was_shortened(run.store.ledger, since) else ()),
         *((f"{_SINCE} {since}",) if since else ()),
     )
+
+
+def _by_means(run: Run, targets: Sequence[str]) -> bool:
+    groups = run.clusters.with_any(targets, run.clients).values()
+    weighing = run.settings.weighing
+    return any(rescaled_by_means(run.store, members, targets, weighing) for members in groups)
 
 
 _NO_DIRECT_INFLUENCE = (
@@ -219,6 +240,10 @@ _BY_MEANS = (
     "the targets' share of the weights was not the same in all rounds, so the others' updates are "
     "rescaled by a mean factor: the targets' number of samples still plays a part, and the result "
     "is not the exact one (docs/run-folder.md)"
+)
+_CLUSTERED = (
+    "this is of the targets' own clusters, given who is in which: what a client's first update "
+    "looked like helped to form them. Other clusters stay as they are"
 )
 _SHORTENED = (
     "updates were shortened to a length that followed those of all clients, the targets included"
@@ -250,6 +275,6 @@ PFEDUL = Method(
         ),
     ),
     needs=Needs(records=("fisher", "contributions"), trained=False),
-    does=Does(recalibrates=True, plans=True),
+    does=Does(recalibrates=True, plans=True, clusters=True),
     check=lambda ctx, options: check_record(ctx.run, options),
 )
