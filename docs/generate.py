@@ -91,6 +91,32 @@ def choices_page() -> str:
     return "# Choices\n\n" + NOTE + intro + "\n" + "\n".join(sections)
 
 
+def settings_page() -> str:
+    """Every setting of a federation."""
+    intro = (
+        "A setting is a key of `federation.toml`, a keyword of `Federation.create`, and, with\n"
+        "hyphens, an option of `pfedul train`. Those marked *later* may be changed by a later\n"
+        "call on the same run; all others are fixed when the run is created. A setting without\n"
+        "a default is left out of the file.\n\n"
+    )
+    rows = [
+        {
+            "setting": f"`{spec.name}`",
+            "default": _shown(spec.default),
+            "meaning": _meaning(spec),
+            "later": "yes" if spec.metadata["later"] else "",
+        }
+        for spec in fields(Settings)
+    ]
+    return "# Settings\n\n" + NOTE + intro + _markdown(rows)
+
+
+def _meaning(spec: Field[Any]) -> str:
+    choices = spec.metadata["choices"]
+    listed = f" One of {', '.join(f'`{choice}`' for choice in choices)}." if choices else ""
+    return f"{spec.metadata['help']}{listed}"
+
+
 def record_rows() -> list[dict[str, str]]:
     """What training can record, and for which methods."""
     return [
@@ -280,6 +306,7 @@ MODULE = HERE.parent / "src/pfedul/keywords.py"
 PAGES = {
     "cli.md": cli_page,
     "choices.md": choices_page,
+    "settings.md": settings_page,
     "methods.md": methods_page,
     "reproduction.md": reproduction_page,
     "fidelity.md": fidelity_page,
