@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_RUN ?= runs/demo
 
-.PHONY: help install demo test test-deploy lint docs audit sbom lock bench clean
+.PHONY: help install demo test test-deploy lint docs site dist audit sbom lock bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,7 +40,7 @@ demo: $(READY)  ## train a federation on embedded digits, rehearse the paper's r
 test: $(READY)  ## run the test suite
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --ignore=tests/deploy --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test-deploy: $(READY)  ## test real Flower deployments, with nodes that are killed, hang or misbehave (a quarter of an hour)
+test-deploy: $(READY)  ## test an installed wheel, and real Flower deployments whose nodes are killed, hang or misbehave (a quarter of an hour)
 	$(BIN)/python -m pytest tests/deploy
 
 lint: $(READY)  ## ruff and mypy
@@ -50,6 +50,22 @@ lint: $(READY)  ## ruff and mypy
 
 docs: $(READY)  ## regenerate the generated pages of the docs
 	$(BIN)/python docs/generate.py
+
+DOCS := .docs-venv
+DOCS_READY := $(DOCS)/.ready
+
+$(DOCS_READY): requirements/docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install $(LOCKED) --requirement requirements/docs.lock
+	@touch $@
+
+site: $(DOCS_READY)  ## build the docs site into site/; broken links and foreign scripts are errors
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
+	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="?https?:' --include='*.html' site || { \
+	  echo "These pages load something from elsewhere."; exit 1; }
+
+dist: $(READY)  ## build the source distribution and the wheel into dist/
+	$(BIN)/uv build --quiet --clear --no-build-isolation --python $(BIN)/python
 
 AUDIT := .audit-venv
 AUDIT_READY := $(AUDIT)/.ready
@@ -74,10 +90,11 @@ lock: $(READY)  ## renew the lock files; the hash in torch-cpu.lock is that whic
 	  --output-file requirements/dev.lock pyproject.toml
 	$(COMPILE) --no-deps --output-file requirements/torch.lock constraints.txt
 	$(COMPILE) --output-file requirements/audit.lock requirements/audit.in
+	$(COMPILE) --output-file requirements/docs.lock requirements/docs.in
 
 bench: $(READY)  ## measure training against a bare loop and pfl, and forgetting against retraining
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/forget.py
 
-clean:  ## remove the virtual environment and the demo's run
-	rm -rf $(VENV) $(AUDIT) $(DEMO_RUN) bench/.pfl-venv bench/.crosscheck-venv
+clean:  ## remove virtual environments, what was built, and the demo's run
+	rm -rf $(VENV) $(AUDIT) $(DOCS) site dist $(DEMO_RUN) bench/.pfl-venv bench/.crosscheck-venv

@@ -20,7 +20,7 @@ from test_imports import modules
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-LOCKS = ("dev.lock", "torch.lock", "torch-cpu.lock", "audit.lock")
+LOCKS = ("dev.lock", "torch.lock", "torch-cpu.lock", "audit.lock", "docs.lock")
 
 WITH_FLOWER = ("pfedul.flower", "pfedul.engine.flower")
 """Packages that need the extras of Flower; nothing else may."""

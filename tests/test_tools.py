@@ -1,4 +1,4 @@
-"""The tools of `make audit`: licences of what is installed, and what a service answers."""
+"""The tools of `make audit` (licences, vulnerabilities) and of `make site` (links of pages)."""
 
 from __future__ import annotations
 
@@ -82,3 +82,30 @@ def test_an_audit_without_an_answer_is_no_success(packages, code, words, tmp_pat
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("Traceback")) == (code, 0)
     assert words in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "expected"),
+    [
+        ("README.md", "[a](docs/audit.md#attacks)", "[a](audit.md#attacks)"),
+        ("README.md", '<img src="docs/images/removal.png">', '<img src="images/removal.png">'),
+        ("docs/security.md", "[a](../SECURITY.md)", "[a](repository/SECURITY.md)"),
+        ("docs/audit.md", "[a](../README.md) [b](json.md)", "[a](index.md) [b](json.md)"),
+        ("SECURITY.md", "[a](docs/security.md)", "[a](../security.md)"),
+        ("docs/audit.md", "the [results](../results) are", "the results are"),
+        (
+            "docs/audit.md",
+            "[a](nothing.md) [b](https://x.org)",
+            "[a](nothing.md) [b](https://x.org)",
+        ),
+    ],
+)
+def test_links_lead_to_the_same_file_on_the_site(page, link, expected):
+    assert load("site_links").relinked(link, page) == expected
+
+
+def test_the_site_has_the_files_that_pages_link_to():
+    sources = load("site_links").sources()
+    assert sources["index.md"] == "README.md"
+    assert sources["repository/SECURITY.md"] == "SECURITY.md"
+    assert sources["repository/results/forgetting/frontier.png"].endswith("frontier.png")

@@ -29,10 +29,11 @@ class ClientScore:
 class Evaluation(Result):
     """All clients' figures after a round. Every client counts alike, however large.
 
-    >>> scores = {"a": ClientScore(0.5, 1.0, 10), "b": ClientScore(1.0, 0.1, 90)}
-    >>> evaluation = Evaluation(3, scores)
-    >>> evaluation.mean, evaluation.worst, evaluation.spread
-    (0.75, 'a', 0.25)
+    Examples:
+        >>> scores = {"a": ClientScore(0.5, 1.0, 10), "b": ClientScore(1.0, 0.1, 90)}
+        >>> evaluation = Evaluation(3, scores)
+        >>> evaluation.mean, evaluation.worst, evaluation.spread
+        (0.75, 'a', 0.25)
     """
 
     round: int

@@ -86,8 +86,9 @@ def split_head(
 ) -> Split:
     """FedPer and FedRep: the head is personal.
 
-    >>> split_head(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))).personal
-    ('2.weight', '2.bias')
+    Examples:
+        >>> split_head(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))).personal
+        ('2.weight', '2.bias')
     """
     return _split(model, _beneath(_tensors(model), head_of(model, head)), layers)
 

@@ -93,11 +93,12 @@ def summed(parts: Iterable[Tensors]) -> Tensors:
 class FisherRecord:
     """The Fisher of every client in memory, for use with another server.
 
-    >>> fisher = FisherRecord([Layer("a", ("w",), 1)], beta=0.75)
-    >>> fisher.add("ann", {"w": torch.tensor([4.0])})
-    >>> fisher.add("bob", {"w": torch.tensor([2.0])})
-    >>> fisher.of("ann"), fisher.total(), fisher.bytes
-    ({'w': tensor([4.])}, {'w': tensor([5.])}, 8)
+    Examples:
+        >>> fisher = FisherRecord([Layer("a", ("w",), 1)], beta=0.75)
+        >>> fisher.add("ann", {"w": torch.tensor([4.0])})
+        >>> fisher.add("bob", {"w": torch.tensor([2.0])})
+        >>> fisher.of("ann"), fisher.total(), fisher.bytes
+        ({'w': tensor([4.])}, {'w': tensor([5.])}, 8)
     """
 
     def __init__(self, layers: Sequence[Layer], beta: float = 0.99) -> None:
