@@ -71,31 +71,40 @@ def read_status(path: Path) -> dict[str, Any]:
     """Rounds, clients, accuracy over rounds, refused replies, cost and size, as plain data."""
     require_run(path)
     settings = read_settings(path)
-    with closing(Ledger(path / paths.LEDGER_FILE, read_only=True)) as ledger:
-        loss = tables.loss_rows(ledger)
-        return {
-            "run": str(path),
-            "personalization": settings.personalization,
-            "data": settings.data,
-            "task": settings.task,
-            "figure": settings.training.task.figure,
-            "model": settings.model,
-            "rounds": len(loss),
-            "rounds_asked": settings.rounds,
-            "clients": tables.client_rows(ledger),
-            "loss": loss,
-            "accuracy": tables.accuracy_rows(ledger),
-            "accuracy_now": tables.current_accuracy(ledger),
-            "requests": [_request(request, ledger) for request in read_requests(ledger)],
-            "audits": [_audit(audit) for audit in read_audits(ledger)],
-            "chain": _chain(path, ledger),
-            "refused": tables.refusals(ledger),
-            "privacy": _privacy(settings, last_round(ledger)),
-            **_nodes(ledger, path),
-            "cost": tables.time_spent(ledger),
-            "bytes": folder_size(path),
-            "records": _records(path, settings, ledger),
-        }
+    with closing(Ledger(path / paths.LEDGER_FILE, read_only=True)) as ledger, ledger.snapshot():
+        content = _content(path, settings, ledger)
+        clients = len(read_members(ledger))
+    return {
+        **content,
+        "bytes": folder_size(path),
+        "records": _records(path, settings, clients),
+    }
+
+
+def _content(path: Path, settings: Settings, ledger: Ledger) -> dict[str, Any]:
+    """What settings and ledger say."""
+    loss = tables.loss_rows(ledger)
+    return {
+        "run": str(path),
+        "personalization": settings.personalization,
+        "data": settings.data,
+        "task": settings.task,
+        "figure": settings.training.task.figure,
+        "model": settings.model,
+        "rounds": len(loss),
+        "rounds_asked": settings.rounds,
+        "clients": tables.client_rows(ledger),
+        "loss": loss,
+        "accuracy": tables.accuracy_rows(ledger),
+        "accuracy_now": tables.current_accuracy(ledger),
+        "requests": [_request(request, ledger) for request in read_requests(ledger)],
+        "audits": [_audit(audit) for audit in read_audits(ledger)],
+        "chain": _chain(path, ledger),
+        "refused": tables.refusals(ledger),
+        "privacy": _privacy(settings, last_round(ledger)),
+        **_nodes(ledger, path),
+        "cost": tables.time_spent(ledger),
+    }
 
 
 def _privacy(settings: Settings, rounds: int) -> dict[str, Any] | None:
@@ -141,6 +150,7 @@ def _request(item: Request, ledger: Ledger) -> dict[str, Any]:
         "targets": list(item.targets),
         "asked_at": item.asked_at,
         "status": item.status,
+        "finished_at": (item.outcome or item.ending or {}).get("finished_at"),
         "asked": item.asked,
         "ending": item.ending,
         "not_recalibrated": not_recalibrated(ledger, item),
@@ -201,10 +211,9 @@ def _traffic(row: dict[str, Any], shared_bytes: int) -> dict[str, Any]:
     }
 
 
-def _records(path: Path, settings: Settings, ledger: Ledger) -> dict[str, dict[str, int]]:
+def _records(path: Path, settings: Settings, clients: int) -> dict[str, dict[str, int]]:
     """The size of each record: bytes now, and an estimate for the trained run."""
     shared = read_file(path / paths.SHARED_FILE).values()
-    clients = len(read_members(ledger))
     extent = Extent(clients, sum(map(Tensor.numel, shared)), len(shared), settings.rounds)
     sizes = {
         name: {"bytes": 0, "expected": RECORDS[name].size(extent)}

@@ -2,7 +2,10 @@
 
 import fcntl
 import json
+import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from helpers.commands import succeed
 from helpers.forgetting_kill import TARGET, deep_again, trained
 from pfedul import PfedulError
 from pfedul.status import read_status
+from pfedul.store import status_tables
+from pfedul.store.folder import process_at_work
 from pfedul.store.store import Store
 
 SIZES = ["--rounds", 1, "--clients", 4, "--samples", 400, "--model", "mlp", "--local-epochs", 1]
@@ -127,3 +132,32 @@ def test_what_would_change_the_run_is_refused(tmp_path):
             with pytest.raises(PfedulError, match="was opened read-only"):
                 change()
     assert contents(run) == before
+
+
+def test_status_is_that_of_one_commit(run, monkeypatch):
+    """A round that is committed while the ledger is read would not fit the chain that was read."""
+    outcomes = []
+
+    def with_a_commit_meanwhile(ledger):
+        with closing(sqlite3.connect(run / "ledger.db", timeout=0)) as other:
+            try:
+                other.execute("DELETE FROM chain")
+                other.commit()
+            except sqlite3.OperationalError as error:
+                outcomes.append(str(error))
+        return accuracy_rows(ledger)
+
+    accuracy_rows = status_tables.accuracy_rows
+    monkeypatch.setattr(status_tables, "accuracy_rows", with_a_commit_meanwhile)
+    assert read_status(run)["chain"]["wrong"] == []
+    assert outcomes == ["database is locked"]
+
+
+def test_who_is_at_work_is_known_without_taking_the_lock(run):
+    assert process_at_work(run) is None
+    store = Store.open(run)
+    assert process_at_work(run) == os.getpid()
+    store.close()
+    assert process_at_work(run) is None
+    (run / "lock").write_text("a foreign text")
+    assert process_at_work(run) is None

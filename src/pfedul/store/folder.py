@@ -176,6 +176,19 @@ def _owner(lock: Path) -> str:
     return "Another process"
 
 
+def process_at_work(run: Path) -> int | None:
+    """The process that has the lock of a run; None if none of this user on this machine has it.
+
+    The lock itself is not tried: that could turn away somebody who takes it at the same moment.
+    """
+    lock = paths.inside(run, paths.LOCK_FILE)
+    with suppress(OSError, ValueError, OverflowError, psutil.Error):
+        pid = int(lock.read_text())
+        if str(lock.resolve()) in {file.path for file in psutil.Process(pid).open_files()}:
+            return pid
+    return None
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a run folder within the block."""

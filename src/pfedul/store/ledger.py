@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +212,16 @@ class Ledger:
                     "nothing that was committed is lost."
                 ) from None
             raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within the block all queries see one commit; another process's next commit waits."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         """What a query finds, as plain dictionaries."""
