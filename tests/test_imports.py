@@ -29,7 +29,8 @@ FLOORS = (
         "settings",
     ),
     *("client", "server", "engine", "run", "unlearn", "audit", "status", "proof", "report"),
-    *("compare", "experiments", "keywords", "federation", "flower", "terminal", "callbacks", "cli"),
+    *("dashboard", "compare", "experiments", "keywords", "federation"),
+    *("flower", "terminal", "callbacks", "cli"),
 )
 DOORS = ("pfedul", "pfedul.__main__")
 """The package's own door and `python -m pfedul`: on top of everything."""

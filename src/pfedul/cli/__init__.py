@@ -23,6 +23,7 @@ from pfedul.cli import (
     forget,
     proof,
     reproduce,
+    serve,
     shell,
     train,
 )
@@ -42,6 +43,7 @@ COMMANDS = (
     evidence.rehearse,
     evidence.audit,
     evidence.report,
+    serve.serve,
     export.export,
     proof.certificate,
     proof.verify,

@@ -63,12 +63,14 @@ _opening_options = (
 class Output:
     """The result of a command as plain data for --json, and what prints it for people.
 
-    `error` is what to end with where the result is there, but not a success.
+    `error` is what to end with where the result is there, but not a success; `then` goes on after
+    it was printed.
     """
 
     data: Any
     show: Callable[[], None]
     error: PfedulError | None = None
+    then: Callable[[], None] = lambda: None
 
 
 Function = Callable[..., Output]
@@ -93,6 +95,7 @@ def command(
                     output.show()
             if output.error is not None:
                 raise output.error
+            output.then()
 
         made = click.command(cls=Command, epilog=f"\b\nExample:\n  {example}")(print_result)
         argument = click.Argument(["run"], type=click.Path(path_type=Path))
