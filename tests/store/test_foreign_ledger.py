@@ -17,6 +17,7 @@ from helpers import sqlite_calls
 from helpers.toys import create, reopen
 from pfedul import PfedulError
 from pfedul.errors import TransientError
+from pfedul.report.material import read_material
 from pfedul.status import read_status
 from pfedul.store.ledger import Ledger
 
@@ -123,6 +124,13 @@ def test_what_pfedul_does_not_write_is_refused(script, words, run):
     else:
         with pytest.raises(PfedulError, match=words):
             reopen(run)
+
+
+def test_a_request_that_is_done_and_has_no_outcome_is_refused(run):
+    change(run, "INSERT INTO requests VALUES (1, '[\"c1\"]', '{}', 'now', 'done', 0, NULL)")
+    for read in (read_status, read_material):
+        with pytest.raises(PfedulError, match="content that pfedul did not write .* no outcome"):
+            read(run)
 
 
 def test_a_damaged_page_is_noticed(run):

@@ -88,6 +88,8 @@ def _read(row: Mapping[str, Any]) -> Request:
         note = f"an older version ended before {left} of this removal; not played since"
         outcome = outcome or {}
         status, outcome = DONE, {**outcome, "notes": [*outcome["notes"], note]}
+    if status == DONE and outcome is None:
+        raise ValueError("a request that is done has no outcome")
     result, ending = (None, outcome) if status in {REFUSED, FAILED} else (outcome, None)
     targets = tuple(json.loads(row["targets"]))
     check_ids(targets)
