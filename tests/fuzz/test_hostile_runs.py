@@ -16,6 +16,7 @@ import pytest
 
 from helpers.commands import call, succeed
 from helpers.mutations import mutate
+from pfedul.dashboard.routes import Dashboard
 
 SEEDS = range(int(os.environ.get("PFEDUL_FUZZ", "24")))
 SECONDS = 60
@@ -109,6 +110,25 @@ def test_a_mutated_run_is_opened_or_refused_with_a_sentence(seed, start, tmp_pat
         "page.md",
         "certificate.json",
     }
+
+
+@pytest.mark.parametrize("seed", SEEDS[:8])
+def test_a_dashboard_shows_a_mutated_run_or_a_sentence(seed, start, tmp_path):
+    run, home = Path(shutil.copytree(start, tmp_path / "runs/run")), tmp_path / "home"
+    home.mkdir()
+    try:
+        kinds = mutate(seed, run, home)
+    except (sqlite3.Error, UnicodeDecodeError):
+        pytest.skip("one mutation left no database for the next")
+    before = contents(run)
+    shutil.copytree(start, tmp_path / "runs/whole")
+    dashboard = Dashboard([tmp_path / "runs"])
+    with not_for_ever():
+        overview = dashboard.answer("", "/base").text
+        pages = [dashboard.answer(f"runs/{number}", "/base").text for number in (1, 2)]
+    assert ">whole</a>" in overview, kinds
+    assert all("cannot be shown" in page or "chain of evidence" in page for page in pages), kinds
+    assert contents(run) == before, kinds
 
 
 PIPES = [
