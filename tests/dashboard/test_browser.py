@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from helpers.browser import CHROMIUM, DARK, dump, screenshot
+from helpers.chromium import CHROMIUM, DARK, dump, screenshot
 from helpers.dashboards import ask, run_folders, served
 from pfedul.dashboard.routes import Answer, Dashboard
 

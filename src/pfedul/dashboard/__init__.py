@@ -4,6 +4,7 @@
     routes    a way -> an answer; ways are numbers of runs and fixed names, never paths of files
     reading   what a run folder says, again after each commit; what cannot be read is a sentence
     work      who is at work on a run, and how far
+    verdicts  words with a colour and a sign; all that depends on how the report shows verdicts
     requests  removals asked for: open, overdue, done
     history   the chain of evidence as a list
     curves    accuracy and loss as pictures

@@ -1,7 +1,7 @@
 """The pages as HTML. Each is made of parts, which the browser exchanges when they change.
 
 All text is escaped; control characters, and those that turn the direction of text, are shown.
-The colours, and the sign of a verdict, are those of the report.
+The colours are those of the report.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pfedul.base.hashes import digest
@@ -77,14 +77,13 @@ def _page(template: str, parts: Sequence[Part], base: str, **values: Any) -> str
 
 
 def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(f"dashboard/{template}").render(**values)
+    return _environment().get_template(template).render(**values)
 
 
 @cache
 def _environment() -> Environment:
-    loaders = {name: PackageLoader(f"pfedul.{name}") for name in ("dashboard", "report")}
     environment = Environment(
-        loader=PrefixLoader(loaders),
+        loader=PackageLoader("pfedul.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -17,10 +17,10 @@ from typing import Any
 from pfedul.base.text import cleaned, moment
 from pfedul.dashboard.curves import learning_curves
 from pfedul.dashboard.history import Event, events_of
-from pfedul.dashboard.requests import RequestRow, State, request_row, verdict_state
+from pfedul.dashboard.requests import RequestRow, request_row
+from pfedul.dashboard.verdicts import Finding, State, finding_of, verdict_state
 from pfedul.dashboard.work import Work, work_on
 from pfedul.errors import PfedulError
-from pfedul.report.blocks import Page
 from pfedul.report.formats import as_html
 from pfedul.report.material import read_material
 from pfedul.report.page import report_content
@@ -33,10 +33,10 @@ from pfedul.store.soundness import content_of
 
 @dataclass(frozen=True)
 class Content:
-    """What the ledger said after one commit; `page` is the report on the newest removal."""
+    """What the ledger said after one commit; `finding` is about the newest removal."""
 
     status: Mapping[str, Any]
-    page: Page
+    finding: Finding
     events: list[Event]
 
     @cached_property
@@ -123,7 +123,7 @@ def _read(run: Path) -> Content:
     material = cleaned(read_material(run))
     with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
         events = events_of(read_chain(ledger))
-    return Content(material["run"], report_content(material), events)
+    return Content(material["run"], finding_of(report_content(material)), events)
 
 
 def _version(run: Path) -> object:

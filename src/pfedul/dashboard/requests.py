@@ -8,19 +8,11 @@ from datetime import date
 from typing import Any
 
 from pfedul.base.text import counted, joined, moment, share_words
-from pfedul.report.sections.verdict import TONES
+from pfedul.dashboard.verdicts import State, verdict_state
 from pfedul.store.requests import DONE, PENDING
 
 SOON = 7
 """Days before it is due in which an open request is marked."""
-
-
-@dataclass(frozen=True)
-class State:
-    """A word, and its tone as of a verdict ("good", "mixed", "bad", "unknown"); "" for no sign."""
-
-    tone: str
-    word: str
 
 
 @dataclass(frozen=True)
@@ -63,21 +55,21 @@ def state_of(status: str, due: str | None, finished_at: str | None, today: date)
 
     >>> day = date(2026, 3, 10)
     >>> state_of("pending", "2026-03-08", None, day)
-    State(tone='bad', word='overdue by 2 days')
+    State(word='overdue by 2 days', tone='bad', sign='!')
     >>> state_of("pending", "2026-03-11", None, day).word
     'open, due in 1 day'
     >>> state_of("done", "2026-03-08", "2026-03-09T10:00:00+00:00", day)
-    State(tone='mixed', word='done, 1 day late')
+    State(word='done, 1 day late', tone='mixed', sign='!')
     >>> state_of("failed", "2026-03-08", "2026-03-09T10:00:00+00:00", day)
-    State(tone='bad', word='failed')
+    State(word='failed', tone='bad', sign='✗')
     """
     left = _days(today.isoformat(), due) if due else None
     if status == PENDING:
         return _open(left)
     if status != DONE:
-        return State("bad", status)
+        return State(status, "bad", "✗")
     late = _days(due, finished_at[:10]) if due and finished_at else 0
-    return State("mixed", f"done, {counted(late, 'day')} late") if late > 0 else State("", "done")
+    return _marked(f"done, {counted(late, 'day')} late", "mixed") if late > 0 else State("done")
 
 
 def _days(start: str, end: str) -> int:
@@ -86,20 +78,15 @@ def _days(start: str, end: str) -> int:
 
 def _open(left: int | None) -> State:
     if left is None:
-        return State("", "open")
+        return State("open")
     if left < 0:
-        return State("bad", f"overdue by {counted(-left, 'day')}")
+        return _marked(f"overdue by {counted(-left, 'day')}", "bad")
     words = f"open, due in {counted(left, 'day')}" if left else "open, due today"
-    return State("mixed" if left <= SOON else "", words)
+    return _marked(words, "mixed") if left <= SOON else State(words)
 
 
-def verdict_state(word: str) -> State:
-    """A verdict with its tone.
-
-    >>> verdict_state("partly forgotten")
-    State(tone='mixed', word='partly forgotten')
-    """
-    return State(TONES.get(word, "unknown"), word)
+def _marked(word: str, tone: str) -> State:
+    return State(word, tone, "!")
 
 
 def _verdict(audit: Mapping[str, Any] | None) -> State | None:
