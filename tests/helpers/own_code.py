@@ -41,6 +41,18 @@ class Small(nn.Sequential):
         super().__init__(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 3))
 
 
+def untyped(hidden, deep=False, **options):
+    return nn.Sequential(nn.Linear(4, hidden, **options), nn.ReLU(), nn.Linear(hidden, 3))
+
+
+def options_alone(**options):
+    return options
+
+
+def annotated(width: "how wide it is" = 3, sizes: [int] = None, kind: "int | None" = None):
+    return width, sizes, kind
+
+
 def failing():
     raise KeyError("no weights")
 

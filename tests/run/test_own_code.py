@@ -16,7 +16,7 @@ from helpers.toys import QUICK as SETTINGS
 from helpers.toys import WithNorm, create
 from pfedul import Federation
 from pfedul.base.code import own_function
-from pfedul.base.registry import code_name
+from pfedul.base.registry import as_written, code_name
 from pfedul.errors import PfedulError
 from pfedul.models import MODELS
 from pfedul.run.owncode import runs_around
@@ -168,6 +168,8 @@ DATA, MODEL = ("--data", "wards:clients"), ("--model", "wards:Small")
         ((*DATA, "--model", "wards:network"), "needs values for its arguments: hidden; add them"),
         ((*DATA, "--model", "wards:network:bold=3"), "no option 'bold'; it takes: hidden, deep, n"),
         ((*DATA, "--model", "wards:network:hidden=x"), "Option 'hidden' of the model 'wards:netw"),
+        ((*DATA, "--model", "wards:untyped:hidden"), "needs a value for 'hidden': hidden=..."),
+        ((*DATA, "--model", "wards:untyped:5,wide=2"), "failed: TypeError: "),
         ((*DATA, "--model", "wards:READY"), "is a Linear; name a function that makes it"),
         ((*DATA, "--model", "wards:NOTHING"), "is a NoneType; name a function"),
         ((*DATA, "--model", "wards:numbers"), "The model factory returned list, not a torch.nn."),
@@ -209,6 +211,45 @@ def test_options_have_the_types_of_the_function(options, arguments, tmp_path):
         assert own_function("model", name, runs_around).arguments == arguments
         shifted = code_name("wards:clients:shift=2")
         assert own_function("data set", shifted, runs_around).arguments == {"shift": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("5,act=relu,bias=false", {"hidden": 5, "act": "relu", "bias": False}),
+        ("hidden=5,layers=2,deep", {"hidden": 5, "layers": 2, "deep": True}),
+        ("5,layer-norm-eps=1e-5,size=8+4", {"hidden": 5, "layer_norm_eps": 1e-5, "size": "8+4"}),
+    ],
+)
+def test_options_without_a_known_type_are_read_as_they_are_written(options, arguments, tmp_path):
+    """Those of arguments without annotation or default, and those that `**options` collects."""
+    write_module(tmp_path)
+    with working_in(tmp_path):
+        function = own_function("model", code_name(f"wards:untyped:{options}"), runs_around)
+    assert repr(function.arguments) == repr(arguments)  # True is not 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3), ("0.5", 0.5), ("True", True), ("inf", "inf"), ("nan", "nan"), ("1_0", "1_0")],
+)
+def test_values_as_they_are_written(text, value):
+    assert as_written(text) == value
+    assert type(as_written(text)) is type(value)
+
+
+def test_a_function_of_options_alone_has_no_first_argument(tmp_path):
+    write_module(tmp_path)
+    with working_in(tmp_path):
+        function = own_function("model", code_name("wards:options_alone:deep,wide=2"), runs_around)
+    assert function() == {"deep": True, "wide": 2}
+
+
+def test_annotations_may_be_anything(tmp_path):
+    write_module(tmp_path)
+    with working_in(tmp_path):
+        name = code_name("wards:annotated:width=4,sizes=2,kind=1")
+        assert own_function("model", name, runs_around)() == (4, 2, 1)
 
 
 def test_entries_win_over_modules_of_their_name():

@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -106,9 +106,8 @@ def _attribute(owner: str, module: ModuleType, name: CodeName) -> Callable[..., 
 
 
 def _arguments(owner: str, function: Callable[..., Any], text: str) -> dict[str, Any]:
-    parameters = _parameters(function)
-    types = {name: _type_of(parameter) for name, parameter in parameters.items()}
-    given = given_options(owner, types, text)
+    types = {name: _type_of(parameter) for name, parameter in _parameters(function).items()}
+    given = given_options(owner, types, text, others=_takes_others(function))
     missing = [name for name in needed_arguments(function) if name not in given]
     if missing:
         written = ",".join(f"{name}=..." for name in missing)
@@ -130,30 +129,36 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Those that can be given by name."""
-    try:
-        parameters = _signature(function).parameters
-    except (TypeError, ValueError):  # of a function written in C
-        return {}
+    """Those that have a name of their own."""
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = _signature(function).parameters
     return {name: one for name, one in parameters.items() if one.kind in by_name}
 
 
+def _takes_others(function: Callable[..., Any]) -> bool:
+    """Whether it has a `**options`, which takes arguments of any name."""
+    parameters = _signature(function).parameters.values()
+    return any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+
+
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function, eval_str=True)
-    except (NameError, AttributeError):  # an annotation that only type checkers import
-        return inspect.signature(function)
+    for evaluated in (True, False):  # annotations may be any text, or be for type checkers only
+        with suppress(Exception):
+            return inspect.signature(function, eval_str=evaluated)
+    return inspect.Signature()  # of a function written in C
 
 
 def _type_of(parameter: inspect.Parameter) -> type:
-    """What to convert an option to: the annotation or the default says it; else it stays text."""
+    """What to convert an option to: the annotation or the default says it.
+
+    Of neither, or of another type, it is `object`: as the option is written.
+    """
     written, default = parameter.annotation, parameter.default
     if written is not parameter.empty:
         kind = plain_type(written)
     else:
-        kind = str if default is parameter.empty else type(default)
-    return kind if kind in CONVERTERS else str
+        kind = object if default is parameter.empty else type(default)
+    return kind if isinstance(kind, Hashable) and kind in CONVERTERS else object
 
 
 def _reason(error: BaseException) -> str:

@@ -241,31 +241,40 @@ def _parse_options(owner: str, options: type[Any], text: str) -> Any:
     )
 
 
-def given_options(owner: str, known: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The options that are written in `text`, converted to their `known` types."""
+def given_options(
+    owner: str, known: Mapping[str, Any], text: str, others: bool = False
+) -> dict[str, Any]:
+    """The options that are written in `text`, converted to their `known` types.
+
+    With `others`, options that are not known are taken as they are written.
+    """
     given: dict[str, Any] = {}
     for position, item in enumerate(part for part in text.split(",") if part.strip()):
-        key, value = _key_and_value(item, position, known)
+        key, value = _key_and_value(item, position, known, others)
         if value is None:
             raise PfedulError(f"The {owner} needs a value for '{key}': {key}=...")
-        if key not in known:
+        if key not in known and not others:
             can = f"it takes: {', '.join(known)}" if known else "it takes no options"
             raise PfedulError(
                 f"The {owner} has no option '{key}'{did_you_mean(key, known)}; {can}."
             )
-        given[key] = _convert(owner, key, value, known[key])
+        given[key] = _convert(owner, key, value, known.get(key, object))
     return given
 
 
-def _key_and_value(item: str, position: int, known: Mapping[str, Any]) -> tuple[str, str | None]:
+def _key_and_value(
+    item: str, position: int, known: Mapping[str, Any], others: bool
+) -> tuple[str, str | None]:
     """Keys may be written with hyphens, and an option that is true without a value."""
     name, equals, value = (part.strip() for part in item.partition("="))
-    key = name.replace("-", "_") if name.replace("-", "_") in known else name
+    key = name.replace("-", "_") if others or name.replace("-", "_") in known else name
     if equals:
         return key, value
     if key in known:
         return key, "true" if known[key] is bool else None
-    return (next(iter(known)), name) if position == 0 and known else (name, "")
+    if position == 0 and known:
+        return next(iter(known)), name
+    return (key, "true") if others else (name, "")
 
 
 def _convert(owner: str, key: str, value: str, wanted: Any) -> Any:
@@ -286,6 +295,19 @@ def plain_type(wanted: Any) -> type:
     return plain
 
 
+def as_written(text: str) -> bool | int | float | str:
+    """A value of no known type: a number or true or false if it is written so, else text.
+
+    >>> [as_written(text) for text in ("8", "1e-3", "true", "relu")]
+    [8, 0.001, True, 'relu']
+    """
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    return float(text) if number[1] else int(text)
+
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*(?:[eE][+-]?\d+)?|[eE][+-]?\d+)?")
 _BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 _KINDS: dict[type, str] = {tuple: "whole numbers joined by +", bool: "yes or no"}
@@ -296,6 +318,7 @@ CONVERTERS: dict[type, Any] = {
     bool: lambda text: _BOOLS[text.lower()],
     tuple: lambda text: tuple(int(part) for part in text.split("+")),
     Path: Path,
+    object: as_written,
 }
 
 
