@@ -65,8 +65,21 @@ def _per_sample_gradients(model: nn.Module, task: LearningTask) -> Callable[...,
         output = answer(called, each(x, lambda tensor: tensor.unsqueeze(0)))
         return task.loss(output, y.unsqueeze(0))
 
-    gradients: Callable[..., Tensors] = vmap(grad(loss), in_dims=(None, 0, 0))
+    of_one: Callable[..., Tensors] = grad(loss)
+    of_all: Callable[..., Tensors] = vmap(of_one, in_dims=(None, 0, 0))
+
+    def gradients(parameters: Tensors, x: Inputs, y: Tensor) -> Tensors:
+        try:
+            return of_all(parameters, x, y)
+        except RuntimeError:  # the model looks at values, at those of a mask say: vmap cannot
+            singly = [of_one(parameters, _sample(x, at), y[at]) for at in range(len(y))]
+            return {name: torch.stack([one[name] for one in singly]) for name in parameters}
+
     return gradients
+
+
+def _sample(x: Inputs, at: int) -> Inputs:
+    return each(x, lambda tensor: tensor[at])
 
 
 def _first_names(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
