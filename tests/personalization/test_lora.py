@@ -171,6 +171,13 @@ def test_on_a_frozen_base_nothing_of_the_target_is_left_and_the_others_lose_noth
         assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+def test_the_plan_says_that_a_frozen_base_stays(frozen_base):
+    with opened(frozen_base) as federation:
+        assert not any("repair round" in note for note in federation.plan(TARGET).notes)
+        with pytest.raises(PfedulError, match="no shared parameter has changed"):
+            federation.plan(TARGET, correction="paper")
+
+
 @pytest.mark.parametrize("model", [wrapped, by_peft])
 def test_models_with_adapters_of_their_own(model, tmp_path):
     if model is by_peft:

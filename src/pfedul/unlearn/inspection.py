@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pfedul.base.tensors import same_weights
 from pfedul.errors import PfedulError
 from pfedul.protocol import Reply, Task
 from pfedul.run.run import Run
@@ -32,7 +33,8 @@ def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
 def _what_follows(run: Run, plan: Plan, options: ForgetOptions) -> tuple[str, ...]:
     """Repair rounds, after which the statement about the corrected tensors may no longer hold."""
     rounds = options.settled(share_of(run, plan.targets)).repairs
-    excludes, corrected = options.excludes, bool(plan.corrected)
+    corrected = not same_weights(plan.apply(run.shared), run.shared)
+    excludes = options.excludes
     if not rounds or (excludes and not corrected):
         return ()
     return (f"then {statement(rounds, options.repair_kind, excludes and corrected)}",)

@@ -215,7 +215,7 @@ def _check_scores(scores: Sequence[float], total: Tensors) -> None:
     if not all(map(math.isfinite, scores)):
         raise PfedulError("The Fisher record has NaN or infinite values; start a new record.")
     if not any(scores) and not any(bool(tensor.any()) for tensor in total.values()):
-        raise PfedulError(_NO_FISHER)
+        raise PfedulError(_ZERO_FISHER)
 
 
 def _unit(options: PlanOptions, lr: float | None) -> tuple[float, tuple[str, ...]]:
@@ -238,3 +238,7 @@ def _unchanged(rows: Sequence[LayerPlan]) -> tuple[str, ...]:
 
 
 _NO_FISHER = "The Fisher record is empty; train at least one round with it before you plan."
+_ZERO_FISHER = (
+    "The Fisher record is empty: no shared parameter has changed in training, so there is nothing "
+    "to correct; with a frozen base 'forget' erases what is the target's own."
+)
