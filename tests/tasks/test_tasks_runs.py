@@ -158,6 +158,14 @@ class Words(nn.Module):
         return ["one", self.head(self.body(torch.cat([left, right], 1)))]
 
 
+class Failing:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return 1 / 0
+
+
 X, NONE = torch.rand(2, 3), torch.full((2, 3), -100)
 ROWS = [torch.tensor([1, 2, 3]), torch.tensor([4, 5])]
 MISTAKES = {
@@ -165,6 +173,9 @@ MISTAKES = {
     "fractions as classes": ("classification", [(X[0], 1), (X[1], 0.7)], "from 0 up; other labels"),
     "fractions in tensors": ("classification", [(row, row[0]) for row in X], "from 0 up; other"),
     "no labels": ("classification", [{"input_ids": [1, 2]}], "labels for the task"),
+    "label for labels": ("classification", [{"input_ids": [1], "label": 1}], "with 'labels'"),
+    "words": ("classification", [{"text": "one", "labels": 1}], "numbers or tensors.*'str'"),
+    "a Dataset that fails": ("classification", Failing(), r"\(ZeroDivisionError: division by zero"),
     "no table": ("multi-label", (X, torch.tensor([0.0, 1.0])), "a table of 0 and 1"),
     "more than 0 and 1": ("multi-label", (X, torch.rand(2, 2)), "a table of 0 and 1"),
     "no numbers": ("regression", (X, torch.tensor([0.0, torch.nan])), "NaN"),

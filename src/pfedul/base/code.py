@@ -43,7 +43,7 @@ class OwnFunction:
         except (PfedulError, MemoryError):
             raise
         except Exception as error:
-            raise PfedulError(f"The {self.owner} failed: {_reason(error)}.") from error
+            raise PfedulError(f"The {self.owner} failed: {reason(error)}.") from error
 
 
 def own_function(kind: str, name: CodeName, foreign: Foreign) -> OwnFunction:
@@ -65,7 +65,7 @@ def _imported(owner: str, module: str, foreign: Foreign) -> ModuleType:
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         advice = "; it is looked for in the current folder and on PYTHONPATH" if lost else ""
         raise PfedulError(
-            f"The module '{module}' of the {owner} cannot be imported ({_reason(error)}){advice}."
+            f"The module '{module}' of the {owner} cannot be imported ({reason(error)}){advice}."
         ) from error
 
 
@@ -161,7 +161,7 @@ def _type_of(parameter: inspect.Parameter) -> type:
     return kind if isinstance(kind, Hashable) and kind in CONVERTERS else object
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """An error in a clause, with the place in the user's code where there is one."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [
@@ -174,4 +174,4 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line}{where}"
 
 
-_NOT_THE_USERS = (__file__, "<", str(importlib.__file__))
+_NOT_THE_USERS = (str(Path(__file__).parents[1]), "<", str(importlib.__file__))

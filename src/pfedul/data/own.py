@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from pfedul.base.code import reason
 from pfedul.base.inputs import shape_of
 from pfedul.data.checks import check_ids, classes_up_to
 from pfedul.data.samples import (
@@ -90,11 +91,13 @@ def _seen(samples: Samples, owner: str, task: LearningTask) -> _Seen:
     try:
         with torch.random.fork_rng(devices=[]):  # reading leaves the caller's stream as it was
             return _read(samples, task)
-    except (TypeError, ValueError, IndexError, KeyError, RuntimeError):
+    except (PfedulError, MemoryError):
+        raise
+    except Exception as error:  # whatever the user's Dataset does
         raise PfedulError(
-            f"The samples of {owner} must be pairs (input, label) of numbers or tensors, with "
-            f"labels for the task {task.name}."
-        ) from None
+            f"The samples of {owner} must be pairs (input, label), or dictionaries with 'labels', "
+            f"of numbers or tensors, with labels for the task {task.name} ({reason(error)})."
+        ) from error
 
 
 def _read(samples: DatasetSamples, task: LearningTask) -> _Seen:
