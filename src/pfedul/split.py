@@ -142,7 +142,8 @@ def head_of(model: nn.Module, override: str | None = None) -> str:
 
 
 def _last_linear(model: nn.Module) -> str:
-    submodules = [(name, module) for name, module in model.named_modules() if name]
+    modules = {name: m for name, m in model.named_modules() if name and not is_adapter(name)}
+    submodules = modules.items()
     linear = [name for name, module in submodules if isinstance(module, nn.Linear)]
     weighted = [name for name, module in submodules if _has_weight_matrix(module)]
     candidates: list[str] = linear or weighted
@@ -151,7 +152,9 @@ def _last_linear(model: nn.Module) -> str:
             "No submodule of this model looks like a head; "
             "pass head=... with the name of the submodule that makes the predictions."
         )
-    return candidates[-1]
+    last = candidates[-1]
+    around = last.removesuffix(".base_layer")  # peft's layer, with the adapter
+    return around if f"{around}.lora_A" in _modules(model) else last
 
 
 def is_normalisation(module: nn.Module) -> bool:

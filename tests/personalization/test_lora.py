@@ -10,7 +10,7 @@ from pfedul import Federation
 from pfedul.base.tensorfile import read_file
 from pfedul.errors import PfedulError
 from pfedul.personalization.lora import LoRAOptions, add_adapters
-from pfedul.split import split_adapters
+from pfedul.split import head_of, split_adapters, split_head
 
 ADAPTERS = {"body.0.lora_A", "body.0.lora_B", "head.lora_A", "head.lora_B"}
 TARGET = "c1"
@@ -82,6 +82,11 @@ def test_attention_is_left_alone_and_evaluation_does_not_pass_the_adapters_by():
     x = torch.randn(2, 3, 4)
     with torch.no_grad():
         torch.testing.assert_close(model.eval()(x), model.train()(x))
+
+
+def test_the_head_of_an_adapted_model_is_the_layer_with_its_adapter():
+    assert head_of(wrapped()) == "2"
+    assert all(name.startswith("2.") for name in split_head(wrapped()).personal)
 
 
 def test_a_model_with_adapters_gets_no_more():
@@ -191,3 +196,15 @@ def test_models_with_adapters_of_their_own(model, tmp_path):
         assert all(torch.equal(initial[name], federation.shared[name]) for name in initial)
         federation.forget(TARGET)
     assert not (run / "clients" / TARGET).exists()
+
+
+@pytest.mark.parametrize("model", [wrapped, by_peft])
+def test_with_another_personalisation_the_adapters_are_shared(model, tmp_path):
+    """Fresh adapters give nearly nothing, which is no unit to measure distances in at repair."""
+    run = train(tmp_path / "run", "fedavg", model, rounds=1, lr=0.01)
+    with opened(run, model) as federation:
+        outcome = federation.forget(TARGET)
+    before = read_file(run / "init.safetensors")
+    changed = {n for n, tensor in federation.shared.items() if not torch.equal(tensor, before[n])}
+    assert changed == {name for name in before if "lora_" in name}
+    assert outcome.shared_sha256_before != outcome.shared_sha256_after

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.forgetting_kill import TARGET, copied, deep_again, trained
 from pfedul.client import ACTIONS
-from pfedul.errors import TransientError
+from pfedul.errors import MethodFailed, TransientError
 
 LIAR = "c2"
 ALONE = {"away": ["c0", "c3"]}
@@ -44,7 +44,9 @@ def nonsense(reply):
 
 
 def not_a_number(reply):
-    return replace(reply, shared={name: t * math.nan for name, t in reply.shared.items()})
+    """Counters stay whole numbers: a reply of another layout is refused for that."""
+    spoilt = {n: t * math.nan if t.is_floating_point() else t for n, t in reply.shared.items()}
+    return replace(reply, shared=spoilt)
 
 
 @pytest.mark.parametrize("recalibrate", [True, False])
@@ -86,6 +88,21 @@ def test_alone_such_a_client_delays_repair_but_not_the_removal(opened, monkeypat
         opened.forget(TARGET, **ALONE)
     assert opened.store.ledger.value("SELECT status FROM requests") == "pending"
     opened.forget(TARGET, **ALONE, repair_rounds=0)
+    assert TARGET not in opened.clients
+
+
+@pytest.mark.parametrize(
+    ("repair", "advice"),
+    [("distil", "--repair ordinary or --repair-rounds 0"), ("ordinary", "say --repair-rounds 0")],
+)
+def test_repair_that_diverges_at_all_clients_says_how_to_do_without(
+    repair, advice, opened, monkeypatch
+):
+    usual = ACTIONS["work"]
+    monkeypatch.setitem(ACTIONS, "work", lambda *given: not_a_number(usual(*given)))
+    with pytest.raises(MethodFailed, match=f"diverged.*{advice}"):
+        opened.forget(TARGET, repair=repair)
+    opened.forget(TARGET, repair_rounds=0)
     assert TARGET not in opened.clients
 
 

@@ -32,7 +32,7 @@ from pfedul.errors import PfedulError
 from pfedul.personalization.base import Job
 from pfedul.personalization.local import run_sgd
 from pfedul.protocol import ClientResult
-from pfedul.split import Layer, head_of, split_all_shared
+from pfedul.split import Layer, head_of, is_adapter, split_all_shared
 from pfedul.unlearn.training import SharedTraining, options_from, settings_of, shared_model
 
 PULL, LAYERS = 4, 6
@@ -98,7 +98,8 @@ DISTIL_SHARED = {"distil-shared": distil_shared}
 class Watched:
     """A model whose features and layers can be looked at after it was called.
 
-    `layers` has the output of the module of each layer that was called last, the head left out.
+    `layers` has the output of the module of each layer that was called last, the head left out,
+    and adapters: those of fresh ones hardly vary, which is no unit for a distance.
     """
 
     def __init__(self, model: nn.Module, head: str | None) -> None:
@@ -109,7 +110,7 @@ class Watched:
             model.get_submodule(module).register_forward_hook(partial(self._keep, layer.name))
             for layer in split_all_shared(model).layers
             for module in modules_of(layer)
-            if not is_in(module, head)
+            if not is_in(module, head) and not is_adapter(module)
         ]
         if head is not None:
             module = model.get_submodule(head)

@@ -20,7 +20,7 @@ from pfedul.aggregation.mean import StreamingMean
 from pfedul.base.names import DISTIL, ORDINARY
 from pfedul.base.tensors import Tensors, wide_type
 from pfedul.base.text import counted
-from pfedul.errors import TransientError
+from pfedul.errors import MethodFailed, TransientError
 from pfedul.protocol import Reply
 from pfedul.records.base import changes, int_tensor
 from pfedul.server.shortening import bounded
@@ -53,6 +53,11 @@ class Repair:
         except TransientError as error:
             raise TransientError(
                 f"{error} Ask again when they answer, or leave repair out: --repair-rounds 0."
+            ) from error
+        except MethodFailed as error:
+            way = "" if self.kind == ORDINARY else "--repair ordinary or "
+            raise MethodFailed(
+                f"{error} It failed in the repair rounds: say {way}--repair-rounds 0."
             ) from error
 
     def _round(self, number: int, before: Tensors) -> Tensors:
