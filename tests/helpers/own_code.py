@@ -87,5 +87,13 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
         sys.path[:] = path
         for name in set(sys.modules) - modules:
-            if name.split(".")[0] in {"wards", "hospitals", "runs", "payload", "linked", "broken"}:
+            if name.split(".")[0] in {
+                "wards",
+                "hospitals",
+                "reviews",
+                "runs",
+                "payload",
+                "linked",
+                "broken",
+            }:
                 del sys.modules[name]
