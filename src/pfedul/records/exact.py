@@ -79,7 +79,8 @@ def _per_sample_gradients(model: nn.Module, task: LearningTask) -> Callable[...,
 
 
 def _sample(x: Inputs, at: int) -> Inputs:
-    return each(x, lambda tensor: tensor[at])
+    sample: Inputs = each(x, lambda tensor: tensor[at])
+    return sample
 
 
 def _first_names(model: nn.Module, names: Sequence[str]) -> dict[str, str]:
