@@ -1,4 +1,4 @@
-"""A run that an earlier version trained opens, trains on and forgets to the same bits.
+"""A run that an earlier version trained is taken over, trains on and forgets to the same bits.
 
 tests/golden/run.tar.gz holds a small run (FedPer on digits, four clients, three rounds, all
 records, made by version 0.1.0 with its compiled passes), and the shared tensors and hashes
@@ -20,6 +20,7 @@ import torch
 from helpers.toys import tensor_digests
 from pfedul import Federation, PfedulError
 from pfedul.base.tensorfile import read_file
+from pfedul.store.takeover import accept
 
 ARCHIVE = Path(__file__).parents[1] / "golden" / "run.tar.gz"
 TARGET = "client-01"
@@ -35,6 +36,14 @@ def golden(tmp_path_factory):
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
     return folder
+
+
+@pytest.fixture
+def run(golden, tmp_path):
+    """A copy that the operator has taken over."""
+    run = shutil.copytree(golden / "run", tmp_path / "run")
+    assert accept(run)
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +83,15 @@ def check(golden, run, action, same_machine):
         torch.testing.assert_close(tensor, shared[name], rtol=1e-3, atol=NEAR.get(action, 1e-4))
 
 
-def test_it_trains_on(golden, same_machine, tmp_path):
+@pytest.mark.parametrize("read_only", [True, False])
+def test_it_says_how_it_is_taken_over(read_only, golden, tmp_path):
     run = shutil.copytree(golden / "run", tmp_path / "run")
+    with pytest.raises(PfedulError, match="an older version") as refusal:
+        Federation.open(run, read_only=read_only)
+    assert f"pfedul key --accept {run}" in str(refusal.value)
+
+
+def test_it_trains_on(golden, run, same_machine):
     with Federation.open(run) as federation:
         assert federation.rounds == 3
         federation.train(5)
@@ -83,17 +99,15 @@ def test_it_trains_on(golden, same_machine, tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_forgets(method, golden, same_machine, tmp_path):
-    run = shutil.copytree(golden / "run", tmp_path / "run")
+def test_it_forgets(method, golden, run, same_machine):
     with Federation.open(run) as federation:
         federation.forget(TARGET, method=method, **OPTIONS.get(method, {}))
         assert TARGET not in federation.clients
     check(golden, run, method, same_machine)
 
 
-def test_plain_forgetting_says_what_works_on_it(golden, tmp_path):
+def test_plain_forgetting_says_what_works_on_it(golden, run):
     """It has no contributions record, which the rule of today reads."""
-    run = shutil.copytree(golden / "run", tmp_path / "run")
     with Federation.open(run) as federation:
         with pytest.raises(PfedulError, match="keeps no contributions record") as refusal:
             federation.forget(TARGET)

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sqlite3
-from contextlib import closing
 from functools import partial
 
 import pytest
@@ -134,18 +132,6 @@ def test_readers_are_warned_of_an_older_copy():
     for words in (["evaluate"], ["inspect", "--all"], ["export", "--client", "c1", "--into", "x"]):
         assert "Warning: " in (output := call(*words, "mine").output)
         assert "does not go on from what your key signed last" in output
-
-
-@pytest.mark.usefixtures("here")
-def test_train_says_that_the_chain_of_an_older_run_begins():
-    with closing(sqlite3.connect("run/ledger.db")) as ledger:
-        ledger.executescript(
-            "DROP TABLE chain; DROP TABLE admissions;"
-            "UPDATE meta SET value = '3' WHERE key = 'format'"
-        )
-    first, second = (call("train", "run", "--rounds", "1", *CODE) for _ in range(2))
-    assert "the chain begins now" in first.output
-    assert "the chain begins now" not in second.output
 
 
 def test_a_configuration_file_names_code(here):

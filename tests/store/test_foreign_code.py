@@ -1,6 +1,7 @@
 """A run of somebody else that names code: nothing of it is imported unless the user says so."""
 
 import shutil
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pfedul.flower.client import _model_and_data
 from pfedul.run.owncode import CODE as SETTINGS
 from pfedul.run.owncode import code_in
 from pfedul.settings import Settings, read_settings, settings_row
-from pfedul.store.chain import SETTINGS_ROW, UPGRADED, Attestation, settings_entry
+from pfedul.store.chain import settings_entry
 from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE as LEDGER
 
@@ -133,8 +134,12 @@ def test_objects_from_python_confirm_nothing():
 
 
 def test_an_upgrade_signs_what_it_finds_and_confirms_nothing(here):
-    with closing(Ledger(here / "runs/evil/ledger.db")) as ledger:
-        ledger.write([Attestation(UPGRADED, *SETTINGS_ROW)])
+    with closing(sqlite3.connect(here / "runs/evil/ledger.db")) as ledger:
+        ledger.executescript(
+            "DROP TABLE chain; DROP TABLE admissions;"
+            "UPDATE meta SET value = '3' WHERE key = 'format'"
+        )
+    succeed("key", "--accept", "runs/evil")
     assert "names code" in refuse("evaluate", "runs/evil")
 
 

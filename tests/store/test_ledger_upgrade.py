@@ -13,6 +13,7 @@ from helpers.toys import create, reopen
 from pfedul import PfedulError
 from pfedul.status import read_status
 from pfedul.store.ledger import FORMAT, Ledger
+from pfedul.store.takeover import accept
 
 AUDIT_TABLES = ("audits", "audit_clients")
 CHAIN_TABLES = ("chain", "admissions")
@@ -47,8 +48,9 @@ def schema(run):
         return set(database.execute("SELECT name, sql FROM sqlite_master"))
 
 
-def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
+def test_taken_over_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
     before = tables(run)
+    accept(run)
     with reopen(run) as federation:
         assert federation.rounds == 1
         assert federation.store.ledger.meta("format") == FORMAT
@@ -56,7 +58,7 @@ def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
     added = {name: after.pop(name) for name in NEWER}
     chain = added.pop("chain")
     assert not any(added.values())
-    assert [row["kind"] for row in chain] == ["upgraded"] * 4 + ["settings"]
+    assert [row["kind"] for row in chain] == ["upgraded"] * 5 + ["accepted"]
     assert json.loads(chain[0]["body"])["from"] == "2"
     for found, number in ((before, "2"), (after, FORMAT)):
         found["meta"] = sorted(found["meta"], key=lambda row: row["key"])
@@ -72,12 +74,12 @@ def test_opened_to_work_on_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
 
 def test_of_a_run_without_a_chain_the_rows_that_are_there_are_signed(tmp_path):
     """The chain of an upgraded run begins with them: whoever changes one later is found."""
-    made = tmp_path / "made"
-    with create(made, rounds=1) as federation:
+    run = tmp_path / "run"
+    with create(run, rounds=1) as federation:
         federation.train()
         federation.forget("c1", method="none", allow_unchanged=True)
-    run = copied(made, tmp_path / "run")  # a chain that was lost at its own place is missed
     set_format(run, "3", drop=CHAIN_TABLES)
+    accept(run)
     with reopen(run):
         pass
     about = [json.loads(row["about"])[:1] for row in tables(run)["chain"] if row["about"]]

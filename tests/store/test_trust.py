@@ -28,6 +28,7 @@ from pfedul.store.ledger import Ledger
 from pfedul.store.memory import Memory
 from pfedul.store.requests import REFUSED, end_request, file_request
 from pfedul.store.store import Store
+from pfedul.store.takeover import accept
 from pfedul.store.trust import made_by_this_operator
 
 NOT_LAST = "does not go on from what your key signed last"
@@ -261,14 +262,45 @@ def test_who_trusts_a_key_trusts_the_one_that_it_handed_over_to(
     assert "which the earlier key did not sign" not in words
 
 
-def test_of_an_older_format_it_is_said_that_nobody_signed_it_then(start, tmp_path):
-    """At a place where no run with a chain was, nobody can tell; so it is said."""
+@pytest.fixture
+def old(start, tmp_path):
+    """As a version without a chain wrote it, at a place where no run was."""
     old = copied(start, tmp_path / "old")
     downgraded(old)
+    return old
+
+
+def test_a_run_of_an_older_format_is_taken_over_only_explicitly(old):
+    before = (old / "ledger.db").read_bytes()
+    with pytest.raises(PfedulError, match="signed nothing") as refusal:
+        reopen(old)
+    assert f"pfedul key --accept {old}" in str(refusal.value)
+    succeed("status", old)
+    refuse("certificate", old)
+    assert (old / "ledger.db").read_bytes() == before
+    assert "is taken over as it is" in succeed("key", "--accept", old)
     reopen(old).close()
-    assert "when the chain began" in " ".join(succeed("verify", old).split())
-    limits = statement(certify(old, 1)[1])["predicate"]["limits"]
-    assert "when the chain began" in json.dumps(limits)
+    assert "as your key signed it last" in succeed("key", "--accept", old)
+
+
+def test_of_an_older_format_it_is_said_that_nobody_signed_it_then(old):
+    succeed("key", "--accept", old)
+    limits = json.dumps(statement(certify(old, 1)[1])["predicate"]["limits"])
+    for words in (" ".join(succeed("verify", old).split()), limits):
+        assert "when the chain began" in words
+        assert "accepts a state that the operator's key had not signed last" in words
+
+
+def test_a_chain_that_was_taken_away_at_another_place_is_named(run, old):
+    """The initial tensors show that it may be a copy of a run that your key signed."""
+    with pytest.raises(PfedulError, match="same initial tensors") as refusal:
+        reopen(old)
+    assert str(run) in str(refusal.value)
+    with database_of(old) as database:
+        database.execute("UPDATE files SET sha256 = '00' WHERE path = 'init.safetensors'")
+    with pytest.raises(PfedulError, match="signed nothing") as refusal:
+        reopen(old)
+    assert "same initial tensors" not in str(refusal.value)
 
 
 def test_it_works_where_nothing_can_be_remembered(tmp_path, monkeypatch):
@@ -307,7 +339,7 @@ def test_whether_the_operator_made_a_run(start, tmp_path, other_key, monkeypatch
     old = copied(start, tmp_path / "old")
     downgraded(old)
     assert not read(old, made_by_this_operator)
-    reopen(old).close()
+    accept(old)
     assert not read(old, made_by_this_operator)
     monkeypatch.setenv(KEY_VARIABLE, str(tmp_path / "none.key"))
     assert not read(start, made_by_this_operator)

@@ -107,7 +107,7 @@ def _print_checks(checks: list[Check]) -> None:
     type=click.Path(path_type=Path),
     metavar="RUN",
     help="Go on from RUN as it is, though your key did not sign it last: a backup that you "
-    "restored, or a run of another key. An entry of its chain says so.",
+    "restored, or a run of another key or of an older version. An entry of its chain says so.",
 )
 @click.option(
     "--hand-over",

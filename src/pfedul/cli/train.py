@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,6 @@ from pfedul.callbacks import Bar
 from pfedul.cli.parts import Output, command, not_as_signed
 from pfedul.experiments.scales import preset, preset_names
 from pfedul.settings import OWN, Settings, changeable, from_mapping, merge, read_settings, read_toml
-from pfedul.store.attested import read_chain
-from pfedul.store.ledger import Ledger
 from pfedul.store.paths import LEDGER_FILE
 from pfedul.terminal.console import waiting
 from pfedul.unlearn.methods import with_records_of_methods
@@ -77,28 +74,13 @@ def _open_or_create(
         merge(stored, {k: v for k, v in given_settings.items() if getattr(stored, k) != OWN})
         changes = changeable(given_settings)
         changes.pop("rounds", None)
-        signed = _has_chain(run)
         with waiting("Opening the run"):
-            federation = Federation.open(run, **code, **changes)
-        if not signed:
-            click.echo(f"Warning: {_BEGINS}", err=True)
-        return federation
+            return Federation.open(run, **code, **changes)
     with waiting(f"Loading {data}"):
         federation = Federation.create(run, **given_settings)
     for warning in federation.warnings:
         click.echo(f"Warning: {warning}", err=True)
     return federation
-
-
-_BEGINS = (
-    "the ledger had no chain of evidence, as an older version wrote it; the chain begins now, and "
-    "what happened before was not signed then."
-)
-
-
-def _has_chain(run: Path) -> bool:
-    with closing(Ledger(run / LEDGER_FILE, read_only=True)) as ledger:
-        return bool(read_chain(ledger))
 
 
 def _stopped(rounds: int, run: Path) -> str:

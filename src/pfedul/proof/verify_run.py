@@ -17,6 +17,7 @@ from pfedul.store import paths
 from pfedul.store.attested import (
     broken_links,
     changed_rows,
+    no_chain,
     read_chain,
     signed_settings,
     unsigned_entries,
@@ -60,7 +61,7 @@ def _checks(
 ) -> list[Check]:
     chain = read_chain(ledger)
     if not chain:
-        words = "There is no chain of evidence; a run of an older version begins one when opened."
+        words = no_chain(run) if ledger.older else "The chain of evidence is empty."
         return [Check("chain", False, words), *_memory(run, chain), *_files(run, ledger)]
     broken = broken_links(chain)
     if broken:

@@ -113,11 +113,21 @@ def differences_from_chain(ledger: Ledger) -> list[str]:
 
 def refuse_differences(run: Path, ledger: Ledger) -> None:
     """Raise if the ledger is not as its chain says."""
+    if ledger.older and not read_chain(ledger):
+        raise PfedulError(no_chain(run))
     for sentence in differences_from_chain(ledger):
         raise PfedulError(
             f"{sentence} The run was changed by something else; restore it from a backup, or "
             f"see 'pfedul verify {run}'."
         )
+
+
+def no_chain(run: Path) -> str:
+    """What to say of a run as an older version left it."""
+    return (
+        f"{run} has no chain of evidence, as an older version wrote it; if you know where it was "
+        f"since then, begin one with 'pfedul key --accept {run}'."
+    )
 
 
 def refuse_changed_files(ledger: Ledger, locate: Callable[[str], Path]) -> None:

@@ -28,7 +28,7 @@ from pfedul.store.chain import (
 )
 from pfedul.store.connection import open_to_read, open_to_write
 from pfedul.store.memory import Memory
-from pfedul.store.paths import inside
+from pfedul.store.paths import INIT_FILE, inside
 from pfedul.store.soundness import content_of, flaw, foreign_object
 
 FORMAT = "4"
@@ -126,7 +126,7 @@ class Ledger:
     def __init__(
         self, path: Path, *, read_only: bool = False, memory: Memory | None = None
     ) -> None:
-        """`memory` remembers what is signed; without it nothing is."""
+        """`memory` remembers what is signed; without it nothing is. `older`: its format was."""
         self.path = inside(path.parent, path.name)
         self._memory = memory
         try:
@@ -151,14 +151,17 @@ class Ledger:
                 "install the version that wrote it."
             )
         self._refuse(flaw(self._db, SCHEMA, missing=_UPGRADES.get(number, "")))
-        if number != FORMAT:
-            self._refuse_lost_chain()
-            _seem_upgraded(self._db, number) if read_only else _upgrade(self._db)
+        self.older = number != FORMAT
+        if self.older and not read_only:
+            self._refuse_unsigned()
+            _upgrade(self._db)
+        elif self.older:
+            _seem_upgraded(self._db, number)
 
-    def _refuse_lost_chain(self) -> None:
-        """Refuse to sign as old what had a chain already: somebody took that away."""
-        if self._memory is not None and self._memory.knows_place():
-            raise PfedulError(self._memory.contradiction())
+    def _refuse_unsigned(self) -> None:
+        """Refuse to sign what a version without a chain wrote, or what lost its chain."""
+        if self._memory is not None:
+            raise PfedulError(self._memory.unsigned(self._initial))
 
     def _refuse(self, flaw: str | None, words: str = "{}") -> None:
         if flaw is not None:
@@ -185,13 +188,18 @@ class Ledger:
             statements.append(Attestation(STATE, STATE))
         self._write(statements)
         if any(isinstance(statement, Attestation) for statement in statements):
-            self.remember()
+            self.remember(self._memory)
 
-    def remember(self) -> None:
+    def remember(self, memory: Memory | None) -> None:
         """Remember the head of the chain as what was signed last."""
         head = last_entry(self._db)
-        if self._memory is not None and head is not None:
-            self._memory.note(self.first_hash, head)
+        if memory is not None and head is not None:
+            memory.note(self.first_hash, head, self._initial)
+
+    @property
+    def _initial(self) -> str:
+        """The hash of the initial tensors, which copies of a run have in common."""
+        return str(self.value("SELECT sha256 FROM files WHERE path = ?", INIT_FILE))
 
     @property
     def first_hash(self) -> str:

@@ -35,10 +35,13 @@ class Memory:
         self.folder = key.with_name(f"{key.name}.runs")
         self._place = digest(os.fsencode(self.run))[:_LENGTH]
 
-    def note(self, first: str, head: Entry) -> None:
-        """Remember the head of the chain that begins with the hash `first`."""
+    def note(self, first: str, head: Entry, initial: str) -> None:
+        """Remember the head of the chain that begins with the hash `first`.
+
+        `initial` is the hash of the initial tensors.
+        """
         file = self.folder / f"{self._place}-{first[:_LENGTH]}.json"
-        words = {"run": str(self.run), "first": first, "entry": head.entry, "hash": head.hash}
+        words = {"run": str(self.run), "entry": head.entry, "hash": head.hash, "initial": initial}
         draft = file.with_suffix(".new")
         with suppress(OSError):
             make_private(self.folder)
@@ -46,10 +49,6 @@ class Memory:
             os.replace(draft, file)
             for other in set(self._files(f"{self._place}-*.json")) - {file}:
                 other.unlink()
-
-    def knows_place(self) -> bool:
-        """Whether a run was at this place, whichever it was."""
-        return bool(self._heads(f"{self._place}-*.json"))
 
     def goes_on_here(self, chain: Sequence[Entry]) -> bool:
         """Whether a chain goes on from what was signed last at this place."""
@@ -85,6 +84,21 @@ class Memory:
             f"yourself, go on from it with 'pfedul key --accept {self.run}'."
         )
 
+    def unsigned(self, initial: str) -> str:
+        """What to say of a run without a chain, as versions before the chain wrote it."""
+        if self._heads(f"{self._place}-*.json"):
+            return self.contradiction()
+        places = [head["run"] for head in self._heads("*.json") if head["initial"] == initial]
+        known = (
+            f" Your key signed a run with the same initial tensors at {' and '.join(places)}: if "
+            "this is a copy of that, somebody took its chain away."
+        )
+        return (
+            f"{self.run} was written by an older version, which signed nothing, so nobody can tell "
+            f"who changed it since.{known if places else ''} If you know where it was, begin its "
+            f"chain of evidence with 'pfedul key --accept {self.run}'."
+        )
+
     def _heads_of_run(self, chain: Sequence[Entry]) -> list[Mapping[str, Any]]:
         first = chain[0].hash[:_LENGTH] if chain else ""
         return self._heads(f"*-{first}.json") if re.fullmatch("[0-9a-f]+", first) else []
@@ -105,6 +119,7 @@ def _read(file: Path) -> Mapping[str, Any] | None:
     try:
         words = json.loads(file.read_text(encoding="utf-8"))
         entry, sha256, run = words["entry"], words["hash"], words["run"]
-        return {"entry": int(entry), "hash": str(sha256), "run": str(run)}
+        initial = str(words.get("initial"))  # which an older version did not write
+        return {"entry": int(entry), "hash": str(sha256), "run": str(run), "initial": initial}
     except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None

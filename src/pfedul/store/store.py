@@ -24,7 +24,7 @@ from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.store import folder, paths
 from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings
-from pfedul.store.chain import COMMIT, Attestation, settings_entry
+from pfedul.store.chain import COMMIT, SETTINGS, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.marker import MARKER
 from pfedul.store.memory import Memory
@@ -80,8 +80,9 @@ class Store:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
             folder.sync(path.parent)
-        store = Store(path, lock, None if marked else Memory(path))
-        store.ledger.remember()
+        memory = None if marked else Memory(path)
+        store = Store(path, lock, memory)
+        store.ledger.remember(memory)
         return store
 
     @staticmethod
@@ -105,7 +106,7 @@ class Store:
             store.verify()
             if memory is not None:
                 refuse_distrust(path, store.ledger)
-                store.ledger.remember()
+                store.ledger.remember(memory)
         except BaseException:
             lock.release()
             raise
@@ -229,11 +230,11 @@ class Store:
                     os.replace(draft, self.path / paths.SETTINGS_FILE)
                 draft.unlink(missing_ok=True)
 
-    def sign_settings(self, *, confirmed: bool = False) -> None:
+    def sign_settings(self, kind: str = SETTINGS, *, confirmed: bool = False) -> None:
         """Sign a configuration that somebody has changed, or that the user has just confirmed."""
         data = paths.inside(self.path, paths.SETTINGS_FILE).read_bytes()
         if confirmed or digest(data) != signed_settings(self.ledger):
-            self.ledger.write([settings_entry(data)])
+            self.ledger.write([settings_entry(data, kind)])
 
     # Writing: a unit of work (a round, a removal), then whole units, then the commit
 

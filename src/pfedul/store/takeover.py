@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pfedul.store.attested import read_chain
-from pfedul.store.chain import ACCEPTED, HANDED_OVER, Attestation
+from pfedul.store.chain import ACCEPTED, HANDED_OVER, UPGRADED, Attestation
 from pfedul.store.memory import Memory
 from pfedul.store.store import Store
 from pfedul.store.trust import distrust, refuse_trial
@@ -16,12 +16,14 @@ def accept(run: Path) -> bool:
     """Take over a run as it is; returns whether that was needed."""
     memory = Memory(run)
     with closing(Store.open_unremembered(memory.run)) as store:
-        refuse_trial(memory.run, read_chain(store.ledger))
-        needed = distrust(memory.run, read_chain(store.ledger)) is not None
+        ledger = store.ledger
+        refuse_trial(memory.run, read_chain(ledger))
+        needed = ledger.older or distrust(memory.run, read_chain(ledger)) is not None
+        if ledger.older:
+            store.sign_settings(UPGRADED)  # as it is found: this does not confirm its code
         if needed:
-            store.ledger.write([Attestation(ACCEPTED)])
-        chain = read_chain(store.ledger)
-        memory.note(chain[0].hash, chain[-1])
+            ledger.write([Attestation(ACCEPTED)])
+        ledger.remember(memory)
     return needed
 
 

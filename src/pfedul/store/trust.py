@@ -116,7 +116,8 @@ def _taken_over(entry: Entry) -> str:
     if entry.kind == ACCEPTED:
         return (
             f"Entry {entry.entry} accepts a state that the operator's key had not signed last: a "
-            "backup, or another key's run. What was signed after it elsewhere is not in this chain."
+            "backup, or a run of another key or of an older version. What was signed after it "
+            "elsewhere is not in this chain."
         )
     return (
         "The run was made by an older version without a chain: what it says of the time before "
