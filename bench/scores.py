@@ -124,7 +124,7 @@ def states(run: Federation, target: str, oracles: int) -> tuple[dict[str, State]
         judged[f"strength {strength}"] = found
     stale, cached = personal_of(run, [target]), []
     for recipe in oracle_recipes(run, [target], oracles):
-        if rounds_done(recipe) >= run.rounds:
+        if rounds_done(run, recipe) >= run.rounds:
             with closing(open_recipe(run, recipe)) as oracle:
                 cached.append(state_of(oracle, oracle.clients, stale))
     return judged, cached

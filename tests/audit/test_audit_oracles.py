@@ -1,5 +1,6 @@
 """Oracles: the bits of a plain retraining, trained once, gone on with."""
 
+import shutil
 from contextlib import closing
 
 import pytest
@@ -10,9 +11,13 @@ from helpers.forgetting_kill import CLIENTS, TARGET, Deep, copied, deep_again, t
 from helpers.toys import QUICK, client_data, tensor_digests
 from pfedul import Federation
 from pfedul.audit.models import trained_oracles
+from pfedul.base.keys import KEY_VARIABLE, make_key
 from pfedul.base.tensorfile import read_file
 from pfedul.run.retrained import open_recipe, oracle_recipes, replies_left, rounds_done
-from pfedul.store.marker import mark
+from pfedul.store.ledger import Ledger
+from pfedul.store.marker import mark, remove
+from pfedul.store.requests import file_request
+from pfedul.store.takeover import accept
 
 REMAINING = ["c0", "c2", "c3"]
 
@@ -161,6 +166,48 @@ def test_interrupted_at_any_reply_it_goes_on_to_the_same_bits(done, run, whole):
         assert tensor_digests(one.folder) == tensor_digests(two.folder)
 
 
+def of_another_key(run, recipes):
+    """The same federations, made by somebody else."""
+    with pytest.MonkeyPatch.context() as patch:
+        make_key(run.with_name("other.key"))
+        patch.setenv(KEY_VARIABLE, str(run.with_name("other.key")))
+        theirs = copied(run, run.with_name("theirs"))
+        accept(theirs)
+        for recipe in recipes:
+            remove(theirs / "oracles" / recipe.folder.name)
+        oracles(theirs)
+    shutil.rmtree(run / "oracles")
+    shutil.move(theirs / "oracles", run / "oracles")
+
+
+def of_another_seed(_run, recipes):
+    one, two = (recipe.folder for recipe in recipes)
+    one.rename(one.with_name("kept"))
+    two.rename(one)
+    one.with_name("kept").rename(two)
+
+
+def with_a_removal(_run, recipes):
+    for recipe in recipes:
+        with closing(Ledger(recipe.folder / "ledger.db")) as ledger:
+            file_request(ledger, [TARGET], {}, {})
+
+
+@pytest.mark.parametrize("planted", [of_another_key, of_another_seed, with_a_removal])
+def test_an_oracle_that_was_put_there_is_trained_anew(planted, run, whole):
+    """Whoever can write to the run could else decide what a removal is measured against."""
+    planted(run, oracles(run)[1])
+    with deep_again(run) as federation:
+        assert replies_left(federation, oracle_recipes(federation, (TARGET,), 2)) == 18
+    again, recipes = oracles(run)
+    assert [oracle.cached for oracle in again] == [False, False]
+    for one, two in zip(whole, recipes, strict=True):
+        assert tensor_digests(one.folder) == tensor_digests(two.folder)
+    with counted_tasks() as tasks:
+        oracles(run)
+    assert [task for task in tasks if task[0] == "fit"] == []
+
+
 def test_progress_grows_to_its_end_whether_begun_or_not(run):
     for interrupted in (4, None):
         said = []
@@ -192,7 +239,8 @@ def test_a_run_that_was_trained_on_goes_on_with_its_oracles(run, tmp_path):
     assert recipe.folder == before[0].folder
     assert len([task for task in tasks if task[0] == "fit"]) == 2 * len(REMAINING)
     assert not found.cached
-    assert rounds_done(recipe) == 5
+    with deep_again(run) as federation:
+        assert rounds_done(federation, recipe) == 5
     assert tensor_digests(recipe.folder) == plain(tmp_path / "plain", recipe.seed, rounds=5)
 
 

@@ -12,6 +12,7 @@ from helpers.scripts import run_script
 from helpers.told import AtStage
 from helpers.toys import tensor_digests
 from pfedul import PfedulError
+from pfedul.base.tensorfile import encode, read_file
 from pfedul.status import read_status
 from pfedul.unlearn import removal
 
@@ -334,17 +335,49 @@ def test_a_hindrance_that_may_pass_leaves_the_request_pending(hindrance, start, 
     assert tensor_digests(run) == tensor_digests(whole)
 
 
-def test_a_note_that_cannot_be_read_is_none(start, tmp_path):
+def emptied(note):
+    """As a power cut may leave it."""
+    note.write_bytes(b"")
+
+
+def changed(note):
+    """Somebody who can write to the run would decide what the removal ends with."""
+    tensors = read_file(note)
+    moved = {n: t + t.is_floating_point() for n, t in tensors.items()}
+    note.write_bytes(encode(moved))
+
+
+def interrupted_with_notes(run, options, stage, done):
+    with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
+        federation.forget(TARGET, callbacks=[AtStage(interrupt_at(stage, done))], **options)
+    notes = list((run / "unlearning").rglob("*.safetensors"))
+    assert notes
+    return notes
+
+
+def test_what_was_kept_of_a_repair_and_then_changed_ends_the_removal(start, tmp_path):
+    run = copied(start, tmp_path / "run")
+    before = committed(run)
+    for note in interrupted_with_notes(run, REPAIRED, "recalibration", 1):
+        if note.parent.name == "repair-1":
+            changed(note)
+    with (
+        deep_again(run) as federation,
+        pytest.raises(PfedulError, match="is not as your key sealed it"),
+    ):
+        federation.forget(TARGET, **REPAIRED)
+    assert status_of(run) == "refused"
+    assert committed(run) == before
+
+
+@pytest.mark.parametrize("spoil", [emptied, changed])
+def test_a_note_that_is_not_as_it_was_written_is_none(spoil, start, tmp_path):
     options = {"method": "fine-tune:rounds=2,ascent=2"}
     whole, run = copied(start, tmp_path / "whole"), copied(start, tmp_path / "run")
     with deep_again(whole) as federation:
         federation.forget(TARGET, **options)
-    with deep_again(run) as federation, pytest.raises(KeyboardInterrupt):
-        federation.forget(TARGET, callbacks=[AtStage(interrupt_at("ascent", 2))], **options)
-    notes = list((run / "unlearning").rglob("*.safetensors"))
-    assert notes
-    for note in notes:
-        note.write_bytes(b"")  # as a power cut may leave it
+    for note in interrupted_with_notes(run, options, "ascent", 2):
+        spoil(note)
     with deep_again(run) as federation:
         federation.forget(TARGET, **options)
     assert tensor_digests(run) == tensor_digests(whole)

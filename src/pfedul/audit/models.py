@@ -111,7 +111,7 @@ def trained_oracles(
     """Oracles, trained as far as they are not yet; `targets` fit a part of their own to each."""
     oracles = []
     for recipe, on_replies in _with_progress(run, recipes, "oracles", on_stage):
-        done = rounds_done(recipe)
+        done = rounds_done(run, recipe)
         with closing(open_recipe(run, recipe, on_replies)) as oracle:
             fitted = fitted_heads(run, oracle.shared, targets, recipe.seed)
             stale = personal_of(run, targets)
@@ -129,7 +129,7 @@ def _with_progress(
     on_stage(stage, 0, max(1, total))
     for recipe in recipes:
         left = replies_left(run, [recipe])
-        every = run.rounds * max(1, left // max(1, run.rounds - rounds_done(recipe)))
+        every = run.rounds * max(1, left // max(1, run.rounds - rounds_done(run, recipe)))
 
         def on_replies(replies: int, before: int = every - left, base: int = done) -> None:
             on_stage(stage, base + max(0, replies - before), max(1, total))
@@ -244,7 +244,7 @@ def unlearned_twins(
     if not recipes:
         return twins
     for recipe, on_replies in _with_progress(run, recipes, "twins", on_stage):
-        done = rounds_done(recipe)
+        done = rounds_done(run, recipe)
         with closing(open_recipe(run, recipe, on_replies)) as twin:
             state, _ = forget_in_copy(twin, TWIN_COPY, targets, options, away, run=run)
             twins.append(_retrained(twin, recipe, state, done))

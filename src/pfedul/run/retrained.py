@@ -34,14 +34,17 @@ from pfedul.run.opening import first_rows, first_state
 from pfedul.run.planted import planted_among
 from pfedul.run.run import Run
 from pfedul.run.training import train
-from pfedul.settings import Settings, fixed, settings_row, write_toml
+from pfedul.settings import Settings, fixed, settings_digest, settings_row, write_toml
+from pfedul.store.attested import differences_from_chain
 from pfedul.store.chain import TRIAL, Attestation
 from pfedul.store.ledger import Ledger
 from pfedul.store.marker import remove
 from pfedul.store.oracles import oracles_folder
 from pfedul.store.paths import LEDGER_FILE, REHEARSAL
+from pfedul.store.requests import read_requests
 from pfedul.store.store import Store
-from pfedul.store.tables import cpu_seconds_of, spent_on_rounds
+from pfedul.store.tables import cpu_seconds_of, read_members, spent_on_rounds
+from pfedul.store.trust import made_by_this_operator
 
 _HEADER = "# Trained on the data of the run around it; it cannot be trained alone.\n"
 _COMMITS = 5
@@ -61,10 +64,6 @@ class Recipe:
     clients: tuple[str, ...]
     record: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def begun(self) -> bool:
-        return (self.folder / LEDGER_FILE).is_file()
 
 
 def oracle_recipes(run: Run, targets: Sequence[str], count: int) -> list[Recipe]:
@@ -118,13 +117,11 @@ def open_recipe(
     is not part of the cost of retraining; callers measure accuracies if they need them.
     """
     wanted = run.rounds if rounds is None else rounds
-    own = planted_among(run.settings, recipe.clients)
-    usual = _settings(own, recipe.seed, wanted, recipe.record)
-    settings = replace(usual, **recipe.changes)
+    settings = _settings_of(run, recipe, wanted)
     bench = reseeded(run.bench, recipe.seed, recipe.clients)
     same = settings.clusters == run.settings.clusters
     clusters = run.clusters if same else Clusters(settings.clusters)
-    store = _store(recipe, settings, bench, clusters)
+    store = (_found if _is_begun(run, recipe) else _made)(recipe, settings, bench, clusters)
     made = Run(store, settings, bench, start=lend(run.engine, recipe.seed))
 
     try:
@@ -133,6 +130,11 @@ def open_recipe(
         made.close()
         raise
     return made
+
+
+def _settings_of(run: Run, recipe: Recipe, rounds: int) -> Settings:
+    own = planted_among(run.settings, recipe.clients)
+    return replace(_settings(own, recipe.seed, rounds, recipe.record), **recipe.changes)
 
 
 class _Replies(Callback):
@@ -173,10 +175,31 @@ def lend(engine: Engine, seed: int) -> Callable[[Workbench], Engine]:
     return lambda _bench: BorrowedEngine(engine, seed)
 
 
-def _store(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
-    """The store of a recipe. Clients stay in their clusters, so clusters can be compared."""
-    if recipe.begun:
-        return Store.open_unremembered(recipe.folder)
+def _is_begun(run: Run, recipe: Recipe) -> bool:
+    """Whether the federation of a recipe is in its folder, and this operator's own.
+
+    Evidence rests on it, and whoever can write to the run could put another one there.
+    """
+    if not (recipe.folder / LEDGER_FILE).is_file():
+        return False
+    with closing(Ledger(recipe.folder / LEDGER_FILE, read_only=True)) as ledger:
+        data = {name: member.data_sha256 for name, member in read_members(ledger).items()}
+        settings = settings_digest(_settings_of(run, recipe, 0))
+        return (
+            made_by_this_operator(ledger)
+            and not differences_from_chain(ledger)
+            and ledger.meta("settings_sha256") == settings
+            and data == {name: run.members[name].data_sha256 for name in recipe.clients}
+            and not read_requests(ledger)
+        )
+
+
+def _found(recipe: Recipe, *_: object) -> Store:
+    return Store.open_unremembered(recipe.folder)
+
+
+def _made(recipe: Recipe, settings: Settings, bench: Workbench, clusters: Clusters) -> Store:
+    """A new federation. Clients stay in their clusters, so clusters can be compared."""
     remove(recipe.folder)
     rows = [*first_rows(bench), settings_row(settings), Attestation(TRIAL)]
     text, tensors = _HEADER + write_toml(settings), first_state(bench, clusters)
@@ -187,14 +210,14 @@ def replies_left(run: Run, recipes: Collection[Recipe]) -> int:
     """How many client replies are still needed to finish training these federations."""
     share = run.settings.participation
     return sum(
-        max(0, run.rounds - rounds_done(recipe)) * max(1, round(share * len(recipe.clients)))
+        max(0, run.rounds - rounds_done(run, recipe)) * max(1, round(share * len(recipe.clients)))
         for recipe in recipes
     )
 
 
-def rounds_done(recipe: Recipe) -> int:
+def rounds_done(run: Run, recipe: Recipe) -> int:
     """Committed rounds of a recipe's federation so far."""
-    return rounds_in(recipe.folder)
+    return rounds_in(recipe.folder) if _is_begun(run, recipe) else 0
 
 
 def rounds_in(folder: Path) -> int:

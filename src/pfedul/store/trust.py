@@ -83,9 +83,10 @@ def made_by_this_operator(ledger: Ledger) -> bool:
     The key is read, never made.
     """
     chain = read_chain(ledger)
-    if not chosen_key_file().is_file() or broken_links(chain) or chain[0].kind != CREATED:
+    if not chosen_key_file().is_file() or broken_links(chain):
         return False
-    return {entry.public_key for entry in chain} == {public_hex(operator_key())}
+    signers = {entry.public_key for entry in chain}
+    return signers == {public_hex(operator_key())} and CREATED in {entry.kind for entry in chain}
 
 
 def heirs(chain: Sequence[Entry], trusted: str) -> set[str]:

@@ -3,11 +3,13 @@
 They are kept in RUN/unlearning while a request is pending, one file for each phase,
 replaced atomically. Their tensors still contain the targets, so they are deleted when
 the request is honoured, refused or failed; leftovers of a kill are removed when the run is
-next opened.
+next opened. Each has a seal that only the operator's key can make: whoever else can write to the
+run does not decide what a removal ends with.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import time
@@ -15,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from pfedul.base.tensorfile import encode, read_file
+from pfedul.base.keys import operator_key, secret_number
+from pfedul.base.tensorfile import as_tensors, encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.errors import PfedulError
 from pfedul.store.folder import own_errors, sync
@@ -45,10 +49,10 @@ class Notebook:
     def read(self, phase: str) -> tuple[int, Tensors, Facts] | None:
         """The number of finished steps of a phase, and the state and facts after them."""
         try:
-            state = read_file(self._file(phase))
+            state = self._unsealed(phase)
             facts = json.loads(bytes(state.pop(_FACTS).tolist()))
             return facts.pop("number"), state, facts
-        except (PfedulError, ValueError, KeyError):  # no note, or one that a power cut damaged
+        except (PfedulError, ValueError, KeyError):  # no note, or a damaged or foreign one
             return None
 
     def write(self, phase: str, number: int, state: Tensors, facts: Facts, last: bool) -> None:
@@ -70,7 +74,7 @@ class Notebook:
 
     def keep(self, name: str, tensors: Tensors) -> None:
         """Save tensors durably, under a name that may be in a folder of its own."""
-        data, file = encode(tensors), self._file(name)
+        data, file = encode({**tensors, _SEAL: self._seal(name, tensors)}), self._file(name)
         with own_errors(self._run):
             self.made_folder()
             file.parent.mkdir(exist_ok=True)
@@ -87,10 +91,24 @@ class Notebook:
 
     def kept(self, name: str) -> Tensors | None:
         """What was kept under a name; None if nothing was."""
-        return read_file(self._file(name)) if self._file(name).is_file() else None
+        return self._unsealed(name) if self._file(name).is_file() else None
+
+    def _unsealed(self, name: str) -> Tensors:
+        """The tensors of a note, without their seal; refuses what does not have the right one."""
+        tensors = read_file(self._file(name))
+        seal = tensors.pop(_SEAL, None)
+        if seal is None or not torch.equal(seal, self._seal(name, tensors)):
+            raise PfedulError(f"{self._file(name)} is not as your key sealed it; ask again.")
+        return tensors
+
+    def _seal(self, name: str, tensors: Tensors) -> Tensor:
+        secret = secret_number(operator_key(), "notes of removals").to_bytes(16)
+        seal = hmac.new(secret, f"{self.folder.name}/{name}\n".encode(), "sha256")
+        seal.update(encode(tensors))
+        return as_tensors(seal.hexdigest())["sha256"]
 
     def _file(self, phase: str) -> Path:
         return self.folder / f"{phase}.safetensors"
 
 
-_FACTS = "(facts)"
+_FACTS, _SEAL = "(facts)", "(seal)"

@@ -37,7 +37,7 @@ class RetrainOptions:
 
 def unlearn(ctx: Context, options: RetrainOptions) -> Result:
     recipe, rounds = recipe_of(ctx), options.rounds or ctx.rounds
-    done = rounds_done(recipe)
+    done = rounds_done(ctx.run, recipe)
     clients = max(1, round(ctx.settings.participation * len(ctx.remaining)))
 
     def report(replies: int) -> None:
