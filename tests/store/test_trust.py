@@ -201,6 +201,29 @@ def test_an_older_copy_at_a_new_place_goes_on_and_verify_says_so(older, run):
     assert "signed last" not in before
 
 
+def test_an_older_copy_behind_a_link_at_the_place_of_a_run_is_refused(older, run, tmp_path):
+    run.rename(tmp_path / "away")
+    run.symlink_to(older)
+    for place in (run, older):
+        with pytest.raises(PfedulError, match=NOT_LAST):
+            reopen(place)
+    assert call("verify", run).exit_code == 1
+
+
+def test_a_run_that_was_moved_to_another_disk_and_linked_goes_on(run, tmp_path):
+    moved = run.rename(tmp_path / "disk")
+    run.symlink_to(moved)
+    with reopen(run) as federation:
+        federation.train(2)
+    older = copied(moved, tmp_path / "older")
+    with reopen(run) as federation:
+        federation.train(3)
+    shutil.rmtree(moved)
+    older.rename(moved)
+    with pytest.raises(PfedulError, match=NOT_LAST):
+        reopen(run)
+
+
 def test_a_copy_is_moved_to_where_the_original_was(older, run):
     with reopen(older) as federation:
         federation.train(2)

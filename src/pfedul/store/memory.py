@@ -52,7 +52,7 @@ class Memory:
 
     def goes_on_here(self, chain: Sequence[Entry]) -> bool:
         """Whether a chain goes on from what was signed last at this place."""
-        return any(_is_in(head, chain) for head in self._heads(f"{self._place}-*.json"))
+        return any(_is_in(head, chain) for head in self._here())
 
     def is_refused(self, chain: Sequence[Entry]) -> bool:
         """Whether a chain does not go on from what was signed last at this place.
@@ -61,7 +61,7 @@ class Memory:
         moved here goes on as well, if its last entry was the last one where it was; but a shorter
         copy of the run that was here may be an older one.
         """
-        here, run = self._heads(f"{self._place}-*.json"), self._heads_of_run(chain)
+        here, run = self._here(), self._heads_of_run(chain)
         if not here or self.goes_on_here(chain):
             return False
         moved = any(_is_in(head, chain[-1:]) for head in run)
@@ -86,7 +86,7 @@ class Memory:
 
     def unsigned(self, initial: str) -> str:
         """What to say of a run without a chain, as versions before the chain wrote it."""
-        if self._heads(f"{self._place}-*.json"):
+        if self._here():
             return self.contradiction()
         places = [head["run"] for head in self._heads("*.json") if head["initial"] == initial]
         known = (
@@ -98,6 +98,14 @@ class Memory:
             f"who changed it since.{known if places else ''} If you know where it was, begin its "
             f"chain of evidence with 'pfedul key --accept {self.run}'."
         )
+
+    def _here(self) -> list[Mapping[str, Any]]:
+        """What was signed last here, or else at a place that is now a link to here."""
+        exact = self._heads(f"{self._place}-*.json")
+        return exact or [head for head in self._heads("*.json") if self._is_linked(head["run"])]
+
+    def _is_linked(self, place: str) -> bool:
+        return os.path.realpath(place) == str(self.run)
 
     def _heads_of_run(self, chain: Sequence[Entry]) -> list[Mapping[str, Any]]:
         first = chain[0].hash[:_LENGTH] if chain else ""
