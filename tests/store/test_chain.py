@@ -142,12 +142,3 @@ def test_an_erased_admission_is_erased_and_its_entry_stays(run):
 def changed_rows_of(run):
     with closing(Ledger(run / "ledger.db", read_only=True)) as ledger:
         return changed_rows(ledger, read_chain(ledger))
-
-
-def test_a_configuration_edited_by_hand_is_signed_when_the_run_is_opened(run):
-    file = run / "federation.toml"
-    before = len(read(run))
-    file.write_text(file.read_text() + "# looked at\n")
-    with reopen(run):
-        pass
-    assert [entry.kind for entry in read(run)[before:]] == ["settings"]

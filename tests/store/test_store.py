@@ -22,6 +22,7 @@ from pfedul.store.ledger import Ledger, insert
 from pfedul.store.marker import mark
 from pfedul.store.paths import SHARED_FILE
 from pfedul.store.store import Store
+from pfedul.store.takeover import accept
 
 ROUNDS = 4
 
@@ -172,7 +173,10 @@ def test_settings_changed_by_hand_are_noticed(start, tmp_path):
     shutil.copytree(start, run)
     file = run / "federation.toml"
     file.write_text(file.read_text().replace("lr = 0.01", "lr = 0.5"))
-    with pytest.raises(PfedulError, match="changed by hand"):
+    with pytest.raises(PfedulError, match="is not the file that was signed"):
+        reopen(run)
+    accept(run)
+    with pytest.raises(PfedulError, match="changed by hand in a way that makes it another run"):
         reopen(run)
 
 

@@ -171,6 +171,27 @@ def test_an_older_copy_at_its_place_is_accepted_only_explicitly(run, tmp_path):
     assert "as your key signed it last" in succeed("key", "--accept", run)
 
 
+def test_a_configuration_that_was_edited_is_signed_only_explicitly(run):
+    """That a split is random decides what an audit may conclude."""
+    file = run / "federation.toml"
+    file.write_text(file.read_text().replace("random_split = false", "random_split = true"))
+    before = read(run)
+    with pytest.raises(PfedulError, match="is not the file that was signed") as no:
+        reopen(run)
+    assert f"pfedul key --accept {run}" in str(no.value)
+    assert read(run) == before
+    assert "is taken over as it is" in succeed("key", "--accept", run)
+    with reopen(run) as federation:
+        assert federation.settings.random_split
+    assert "accepts a state" in " ".join(succeed("verify", run).split())
+
+
+def test_a_run_without_its_configuration_is_a_sentence(run):
+    (run / "federation.toml").unlink()
+    assert "federation.toml" in refuse("train", run)
+    assert "federation.toml" in refuse("key", "--accept", run)
+
+
 def test_copies_of_a_run_go_their_own_ways(run, tmp_path):
     other = copied(run, tmp_path / "other")
     for number in (2, 3):

@@ -22,6 +22,7 @@ from pfedul.store.chain import (
     is_whole,
 )
 from pfedul.store.ledger import Ledger
+from pfedul.store.paths import SETTINGS_FILE, inside
 
 
 def read_chain(ledger: Ledger) -> list[Entry]:
@@ -98,6 +99,29 @@ def signer_of_settings(ledger: Ledger) -> str | None:
     entry = _newest_of_settings(ledger)
     made = entry is not None and entry.kind in {CREATED, SETTINGS} and has_signature(entry)
     return entry.public_key if entry is not None and made else None
+
+
+def settings_changed(run: Path, ledger: Ledger) -> bool:
+    """Whether the configuration is another file than the one that was signed last."""
+    signed = signed_settings(ledger)
+    return signed is not None and digest_file(settings_file(run)) != signed
+
+
+def settings_file(run: Path) -> Path:
+    """The configuration of a run; raises if it is gone."""
+    file = inside(run, SETTINGS_FILE)
+    if not file.is_file():
+        raise PfedulError(f"There is no configuration file {file}; restore it from a backup.")
+    return file
+
+
+def refuse_changed_settings(run: Path, ledger: Ledger) -> None:
+    """Raise if somebody has edited the configuration: what is signed next would stand for it."""
+    if settings_changed(run, ledger):
+        raise PfedulError(
+            f"{run / SETTINGS_FILE} is not the file that was signed: put it back, and give changes "
+            f"as options. If you edited it, go on from it with 'pfedul key --accept {run}'."
+        )
 
 
 def _newest_of_settings(ledger: Ledger) -> Entry | None:

@@ -23,7 +23,13 @@ from pfedul.base.interruption import uninterrupted
 from pfedul.base.tensorfile import encode, read_file
 from pfedul.base.tensors import Tensors
 from pfedul.store import folder, paths
-from pfedul.store.attested import refuse_changed_files, refuse_differences, signed_settings
+from pfedul.store.attested import (
+    refuse_changed_files,
+    refuse_changed_settings,
+    refuse_differences,
+    settings_file,
+    signed_settings,
+)
 from pfedul.store.chain import COMMIT, SETTINGS, Attestation, settings_entry
 from pfedul.store.ledger import Ledger, Statement, insert
 from pfedul.store.marker import MARKER
@@ -106,6 +112,7 @@ class Store:
             store.verify()
             if memory is not None:
                 refuse_distrust(path, store.ledger)
+                refuse_changed_settings(path, store.ledger)
                 store.ledger.remember(memory)
         except BaseException:
             lock.release()
@@ -231,8 +238,8 @@ class Store:
                 draft.unlink(missing_ok=True)
 
     def sign_settings(self, kind: str = SETTINGS, *, confirmed: bool = False) -> None:
-        """Sign a configuration that somebody has changed, or that the user has just confirmed."""
-        data = paths.inside(self.path, paths.SETTINGS_FILE).read_bytes()
+        """Sign a configuration that is not signed yet, or that the user has just confirmed."""
+        data = settings_file(self.path).read_bytes()
         if confirmed or digest(data) != signed_settings(self.ledger):
             self.ledger.write([settings_entry(data, kind)])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from pfedul.store.attested import read_chain
-from pfedul.store.chain import ACCEPTED, HANDED_OVER, UPGRADED, Attestation
+from pfedul.store.attested import read_chain, settings_changed
+from pfedul.store.chain import ACCEPTED, HANDED_OVER, Attestation
 from pfedul.store.memory import Memory
 from pfedul.store.store import Store
 from pfedul.store.trust import distrust, refuse_trial
@@ -18,10 +18,11 @@ def accept(run: Path) -> bool:
     with closing(Store.open_unremembered(memory.run)) as store:
         ledger = store.ledger
         refuse_trial(memory.run, read_chain(ledger))
-        needed = ledger.older or distrust(memory.run, read_chain(ledger)) is not None
-        if ledger.older:
-            store.sign_settings(UPGRADED)  # as it is found: this does not confirm its code
-        if needed:
+        edited = ledger.older or settings_changed(memory.run, ledger)
+        needed = edited or distrust(memory.run, read_chain(ledger)) is not None
+        if edited:
+            store.sign_settings(ACCEPTED)  # which does not confirm the code that they name
+        elif needed:
             ledger.write([Attestation(ACCEPTED)])
         ledger.remember(memory)
     return needed
