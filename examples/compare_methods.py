@@ -16,7 +16,7 @@ from pfedul import Callback, Federation, Progress
 from pfedul.unlearn.methods import METHODS
 
 RUN = Path("runs/compare-methods")
-WAYS = ("pfedul", "pfedul:correction=paper", "rewind:share=0.8", "none")
+WAYS = ("pfedul", "pfedul:correction=paper", "rewind:share=0.8")
 
 
 class Losses(Callback):

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from helpers.cells_here import cells_here
+
 
 def read_notebook(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
@@ -31,6 +33,7 @@ def run_cell(code: str, names: dict[str, Any]) -> str | None:
 
 if __name__ == "__main__":
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for cell in code_of(read_notebook(Path(sys.argv[1]))):
-        if (shown := run_cell(cell, namespace)) is not None:
-            print(shown)
+    with cells_here():  # those of a comparison
+        for cell in code_of(read_notebook(Path(sys.argv[1]))):
+            if (shown := run_cell(cell, namespace)) is not None:
+                print(shown)
