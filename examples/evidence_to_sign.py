@@ -73,6 +73,8 @@ def decide(folder: Path, key: str) -> None:
     print("claimed     ", verdict["sentence"])
     for limit in (*verdict["limits"], *statement["limits"]):
         print("not claimed ", limit)
+    for need in verdict["needed"]:
+        print("needed      ", need)
     print("so          ", "sign" if verdict["verdict"] in ENOUGH else "do not sign", folder)
 
 

@@ -72,19 +72,17 @@ def test_the_same_removal_in_a_shell(here, tmp_path):
 def test_one_removal_is_to_be_signed_and_another_is_not(here):
     text = printed("evidence_to_sign.py")
     first, second, forged = text.strip().split("\n\n")
-    assert first.endswith(" sign runs/files-to-sign/case-17")
-    assert second.endswith(" do not sign runs/files-to-sign/case-18")
+    assert re.search(r"\nso +sign runs/files-to-sign/case-17$", first)
+    assert re.search(r"\nso +do not sign runs/files-to-sign/case-18$", second)
+    assert "needed" in second, "the officer is told what to ask for"
     assert "do not sign: certificate.json: It is not a whole certificate" in forged
     assert (here / "runs/files-to-sign/case-17/report.html").is_file()
 
 
 def test_an_own_method_is_compared():
     text = printed("compare_methods.py")
-    references, methods = (
-        ("untouched", "oracle 1", "oracle 2"),
-        ("pfedul", "pfedul:correction=paper"),
-    )
-    labels = [*references, *methods, "rewind:share=0.8"]
+    methods = ["pfedul", "pfedul:correction=paper", "rewind:share=0.8"]
+    labels = ["untouched", "oracle 1", "oracle 2", *methods]
     assert re.findall(r"^(\S.*?) +excess AUC", text, re.MULTILINE) == labels
     assert "round 12  loss " in text
     assert Path(re.search(r"^picture +(.*)$", text, re.MULTILINE)[1]).is_file()
