@@ -63,13 +63,8 @@ def decide(folder: Path, key: str) -> None:
         print("do not sign:", *wrong)
         return
     statement = content_of(certificate)
-    verdict = statement["evidence"][-1]["verdict"]
-    print(
-        "asked for by",
-        statement["request"]["asked"]["by"],
-        "to forget",
-        statement["request"]["targets"],
-    )
+    request, verdict = statement["request"], statement["evidence"][-1]["verdict"]
+    print("asked for by", request["asked"]["by"], "to forget", *request["targets"])
     print("claimed     ", verdict["sentence"])
     for limit in (*verdict["limits"], *statement["limits"]):
         print("not claimed ", limit)
