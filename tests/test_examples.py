@@ -18,6 +18,9 @@ from helpers.scripts import run_script
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+WITHOUT_SYNCS = "import os; os.fsync = lambda _descriptor: None; "
+"""As in this process (conftest.py): here, too, only a power cut would lose anything."""
+SCRIPT = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 PFEDUL = "import sys; sys.argv[0] = 'pfedul'; from pfedul.cli import main; main()"
 
 
@@ -32,7 +35,7 @@ def here(tmp_path, monkeypatch) -> Path:
 
 def printed(file: Path | str, *words: str) -> str:
     """What a script, or a notebook, prints in the folder of the examples."""
-    done = run_script(file, *words, first=[os.getcwd()])
+    done = run_script("-c", WITHOUT_SYNCS + SCRIPT, file, *words, first=[os.getcwd()])
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -54,7 +57,7 @@ def test_a_removal_is_rehearsed_done_and_lasts():
 def test_the_same_removal_in_a_shell(here, tmp_path):
     program = tmp_path / "bin/pfedul"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{PFEDUL}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{WITHOUT_SYNCS}{PFEDUL}" "$@"\n')
     program.chmod(0o755)
     environment = {
         **os.environ,
