@@ -254,7 +254,7 @@ class Federation(Run, Result):
         format: str = "html",
         output: str | Path | None = None,
     ) -> Path:
-        """Write what is known of a removal as a page (html, md, json, pdf-ready); returns its path.
+        """Write what is known of a removal as a page (html, md, json, pdf); returns its path.
 
         It is about the newest removal, or that with the number `request`, and is written into
         the run folder, where the next removal erases it, or to `output`.

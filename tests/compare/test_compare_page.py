@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 from helpers.comparison_documents import cell, comparison, failed
 from pfedul.compare.labels import short_labels
 from pfedul.compare.page import comparison_page
-from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter, picture_of
+from pfedul.compare.scatter import _ON_PAGE, _ON_WHITE, draw_scatter, picture_of, scatter_figure
 from pfedul.report.blocks import Table
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
@@ -36,7 +36,19 @@ def test_what_failed_is_a_row_of_both_tables():
 
 def test_a_method_that_failed_with_one_seed_says_so():
     cells = [cell("pga", 0.3), failed("pga", "Diverged.", seed=1)]
-    assert row_of(tables(comparison(cells=cells))[0], "pga")[1] == "forgotten (1), no result (1)"
+    assert row_of(tables(comparison(cells=cells))[0], "pga")[1] == "✓ forgotten (1), no result (1)"
+
+
+def test_a_verdict_has_a_sign_and_a_colour():
+    none = row_of(tables(comparison())[0], "none")[1]
+    assert (str(none), none.tone) == ("✓ forgotten", "good")
+    assert 'class="short good"' in as_html(comparison_page(comparison()))
+
+
+def test_on_a_phone_the_legend_of_the_picture_is_one_column():
+    picture = scatter_figure(comparison())
+    assert picture.narrow.size[0] < 360 < picture.size[0]
+    assert '<div class="narrow">' in as_html(comparison_page(comparison()))
 
 
 def test_several_seeds_have_a_spread():
@@ -44,7 +56,7 @@ def test_several_seeds_have_a_spread():
     row = row_of(tables(comparison(cells=cells))[0], "pga")
     assert "+0.200 ±0.100" in row
     assert "0.900 ±0.100" in row
-    assert "±" not in "".join(row_of(tables(comparison())[0], "none"))
+    assert "±" not in "".join(map(str, row_of(tables(comparison())[0], "none")))
 
 
 def test_a_method_with_a_base_of_its_own_is_marked():
@@ -62,7 +74,7 @@ def test_surfaces_have_one_row_a_model_and_are_explained():
     assert [row[0] for row in surfaces.rows] == [
         *("(untouched)", "(oracle 1)", "(oracle 2)", "pga")
     ]
-    assert "personal part that the target, or a backup, kept" in as_markdown(comparison_page(found))
+    assert "removed client, or a backup, kept its own part" in as_markdown(comparison_page(found))
 
 
 def test_one_is_not_called_several():

@@ -5,10 +5,20 @@ import json
 import pytest
 
 from helpers import example_material as example
-from pfedul.report.blocks import Gallery, Table
+from pfedul.report.blocks import Block, Fold, Gallery, Table
 from pfedul.report.formats import write_material
+from pfedul.report.looks import LOOKS
 from pfedul.report.page import report_content
-from pfedul.report.sections.verdict import MEANINGS, TONES
+from pfedul.report.sections.verdict import MEANINGS
+
+
+def all_blocks(blocks) -> list[Block]:
+    """Those behind folds as well."""
+    return [part for b in blocks for part in (all_blocks(b.blocks) if isinstance(b, Fold) else [b])]
+
+
+def blocks_of(page) -> list[Block]:
+    return [block for section in page.sections for block in all_blocks(section.blocks)]
 
 
 @pytest.mark.parametrize("name", example.VARIANTS)
@@ -27,21 +37,17 @@ def test_markdown_has_every_title_and_every_table(name, tmp_path):
     text = (tmp_path / "report.md").read_text()
     page = report_content(material)
     assert all(f"\n## {section.title}\n" in text for section in page.sections)
-    tables = [b for section in page.sections for b in section.blocks if isinstance(b, Table)]
+    tables = [block for block in blocks_of(page) if isinstance(block, Table)]
     assert text.count("\n| ---") == len(tables) > 2
-    assert f"## Verdict: {page.banner.word}" in text
+    assert f"## Verdict: {page.banner.look.sign} {page.banner.word}" in text
 
 
 def test_markdown_says_pictures_in_words(tmp_path):
     write_material(example.full(), "md", tmp_path / "report.md")
     text = (tmp_path / "report.md").read_text()
     assert "<svg" not in text
-    galleries = [
-        block
-        for section in report_content(example.full()).sections
-        for block in section.blocks
-        if isinstance(block, Gallery)
-    ]
+    blocks = blocks_of(report_content(example.full()))
+    galleries = [block for block in blocks if isinstance(block, Gallery)]
     assert text.count("Pictures are in the HTML page") == len(galleries) > 5
 
 
@@ -55,12 +61,17 @@ def test_a_configuration_cannot_leave_its_fence(tmp_path):
 def test_every_verdict_word_has_its_meaning_and_tone(word):
     banner = report_content(example.leaking(word)).banner
     assert (banner.word, banner.meaning) == (word, MEANINGS[word])
-    assert banner.tone == TONES.get(word, "unknown")
-    assert (banner.tone == "good") == (word == "forgotten")
+    assert (banner.look.tone == "good") == (word == "forgotten")
+
+
+def test_no_two_verdicts_share_a_colour_or_a_sign():
+    assert set(LOOKS) == set(MEANINGS)
+    assert len({look.tone for look in LOOKS.values()}) == len(LOOKS)
+    assert len({look.sign for look in LOOKS.values()}) == len(LOOKS)
 
 
 def test_an_unknown_verdict_is_not_good_news():
-    assert report_content(example.leaking("splendid")).banner.tone == "unknown"
+    assert report_content(example.leaking("splendid")).banner.look.tone == "unknown"
 
 
 @pytest.mark.parametrize("part", ["run", "settings", "request", "evidence", "clients", "applies"])

@@ -8,6 +8,7 @@ from helpers.commands import refuse, succeed
 from helpers.forgetting_kill import copied
 from pfedul import Federation, PfedulError
 from pfedul.report import picture
+from pfedul.report.looks import with_sign
 from pfedul.report.material import read_material
 from pfedul.report.picture import panels_of, save_picture
 from pfedul.report.removals import removal_name, removals_of
@@ -69,7 +70,7 @@ def test_before_comes_first_then_rehearsals_then_the_removal(removed):
     assert names_of(found) == ["--correction paper", "the default"]
     panels = panels_of(found)
     assert [panel.title for panel in panels] == ["Before", *(f"After {one.name}" for one in found)]
-    assert [panel.verdict for panel in panels] == ["", *(one.verdict for one in found)]
+    assert [panel.verdict for panel in panels] == ["", *(with_sign(one.verdict) for one in found)]
 
 
 def test_a_rehearsal_that_was_repeated_is_drawn_once_where_it_was_first(rehearsed):

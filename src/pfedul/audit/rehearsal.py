@@ -102,23 +102,15 @@ class Rehearsal:
     def price(self) -> Price:
         return price(self.run, self.oracles, self.twins)
 
-    @property
-    def removal_words(self) -> str:
-        """Arguments of the removal on the command line: who, and with which options."""
-        return " ".join([self._without_away, *(f"--away {client}" for client in self.away)])
-
-    @property
-    def _without_away(self) -> str:
-        words = [f"--client {target}" for target in self.targets]
-        return " ".join([*words, *_option_words(self.options)])
-
     def command(self) -> str:
-        """The same on the command line, without who is away: that is stored with their figures."""
-        run = shown_path(self.run.store.path)
-        return f"pfedul rehearse {run} {self._without_away} {level_words(self.level)}"
+        """On the command line, without who is away: that is stored with their figures."""
+        clients = [f"--client {target}" for target in self.targets]
+        words = " ".join([*clients, *option_words(self.options), level_words(self.level)])
+        return f"pfedul rehearse {shown_path(self.run.store.path)} {words}"
 
 
-def _option_words(options: ForgetOptions) -> list[str]:
+def option_words(options: ForgetOptions) -> list[str]:
+    """Options of the removal on the command line, without those that are as usual."""
     words, usual = [], ForgetOptions()
     for spec in fields(options):
         value = getattr(options, spec.name)

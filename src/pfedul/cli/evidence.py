@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,7 @@ from pfedul.terminal.console import line, waiting
 from pfedul.unlearn.options import ForgetOptions
 
 if TYPE_CHECKING:
+    from pfedul.audit.advice import Step
     from pfedul.store.audits import Audit
 
 
@@ -90,7 +92,7 @@ def rehearse(
     call goes on. Then call 'pfedul forget' with the same options: equal hashes carry the
     evidence over.
     """
-    from pfedul.audit.advice import next_step
+    from pfedul.audit.advice import Trial, after_rehearsal
     from pfedul.audit.rehearsal import Rehearsal
     from pfedul.audit.rehearsal import rehearse as run_rehearsal
     from pfedul.terminal.audit import print_price
@@ -107,7 +109,7 @@ def rehearse(
         with told([Bar()]) as callback:
             result = run_rehearsal(rehearsal, callback.on_stage)
     verdict = result.evidence["verdict"]["verdict"]
-    return _audited(result, next_step(rehearsal, verdict, str(run)), require)
+    return _audited(result, after_rehearsal(Trial.of(rehearsal), verdict, _word(run)), require)
 
 
 @command("pfedul audit runs/digits --target-data client-03.npz")
@@ -141,6 +143,7 @@ def audit(
     tests them all.
     """
     from pfedul.audit import after
+    from pfedul.audit.advice import Removed, after_removal
     from pfedul.terminal.audit import print_price
 
     with parts.usage():
@@ -160,25 +163,34 @@ def audit(
         print_price(inquiry.price())
         with told([Bar()]) as callback:
             result = after.audit_after(inquiry, callback.on_stage)
-    return _audited(result, f"pfedul report {run}", require)
+    done = Removed(removal.targets, removal.number, chosen.oracles)
+    verdict = result.evidence["verdict"]["verdict"]
+    return _audited(result, after_removal(done, verdict, _word(run)), require)
 
 
-def _audited(result: Audit, next_command: str, require: str | None) -> Output:
+def _word(run: Path) -> str:
+    """As one word of a command."""
+    return shlex.quote(str(run))
+
+
+def _audited(result: Audit, steps: list[Step], require: str | None) -> Output:
+    from pfedul.audit.advice import next_command
     from pfedul.terminal.audit import print_audit
 
     data = {"audit": result.number, **result.evidence, "clients": result.clients}
     error = parts.unmet(result.evidence["verdict"]["verdict"], require)
-    return Output(data, lambda: print_audit(result.evidence, next_command), error)
+    return Output(data, lambda: print_audit(result.evidence, next_command(steps)), error)
 
 
 @command("pfedul report runs/digits --format html", looks=True)
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["html", "md", "json", "pdf-ready"]),
+    type=click.Choice(["html", "md", "json", "pdf"]),
     default="html",
     show_default=True,
-    help="pdf-ready is a page laid out for A4: print it from a browser.",
+    help="pdf is printed by a browser of this machine: the one that PFEDUL_BROWSER names, or "
+    "chromium, google-chrome or msedge.",
 )
 @click.option("--request", type=int, help="Which removal; the newest if not given.")
 @click.option(

@@ -165,14 +165,25 @@ def _forgotten(
 
     result = outcome.as_json()
     audit = best_audit(read_audits(federation.store.ledger), result)
-    carried_over = applies(result, audit)
+    carried_over, run = applies(result, audit), federation.store.path
+    following = _next(run, outcome.request)
 
     def show() -> None:
         _show(result, done_before)
         if audit is not None and carried_over is not None:
             print_carried_over(audit.evidence, carried_over["differences"])
+        line(f"Next: {following}")
 
     return Output({**result, "rehearsal": carried_over}, show, _unmet(result, require))
+
+
+def _next(run: Path, request: int) -> str:
+    """The command that the report names as the next step."""
+    from pfedul.audit.advice import next_command
+    from pfedul.report.material import Material, read_material
+    from pfedul.report.sections.next_steps import next_steps
+
+    return next_command(next_steps(Material.of(read_material(run, request))))
 
 
 def _unmet(result: dict[str, Any], require: str | None) -> PfedulError | None:

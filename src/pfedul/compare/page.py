@@ -5,16 +5,16 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from pfedul.audit.ask.surfaces import SURFACES
 from pfedul.base.text import counted, readable, sentence
 from pfedul.compare import tables
 from pfedul.compare.folder import JSON_FILE, MARKDOWN_FILE, PAGE_FILE, SCATTER_FILE, write_json
 from pfedul.compare.scatter import TITLE, save_scatter, scatter_figure
 from pfedul.compare.tables import setting, who
-from pfedul.report.blocks import Block, Code, FactList, Gallery, Items, Page, Section, Text
+from pfedul.report.blocks import Block, Code, FactList, Fold, Gallery, Items, Page, Section, Text
 from pfedul.report.formats import as_html
 from pfedul.report.markdown import as_markdown
 from pfedul.report.material import Json
+from pfedul.report.sections.explained import explained
 from pfedul.store.folder import own_errors
 
 
@@ -67,8 +67,8 @@ def _title(document: Json) -> str:
 
 
 _READING = (
-    "The best place is at the top, over 0 of the lower axis: attacks find as much as in a "
-    "retrained model, and the remaining clients keep their accuracy. The untouched run is where "
+    "The best place is where the dotted lines cross: attacks find as much as in a retrained model, "
+    "and the remaining clients keep their accuracy. The untouched run is where "
     "nothing was forgotten. The oracles are retrained without the client, each judged against the "
     "others; the shaded range from the first to the last of them shows how far apart retrained "
     "models are by chance alone (with two oracles it is as wide as their one difference). Left of "
@@ -96,20 +96,13 @@ def _methods(document: Json) -> tuple[Block, ...]:
 
 
 def _surfaces(document: Json) -> tuple[Block, ...]:
-    """What the surfaces are, then the AUC of each attack through them."""
-    known = {surface.name: surface for surface in SURFACES}
-    facts = tuple(
-        (name, f"{known[name].title}: {known[name].summary}")
-        for name in tables.surfaces_in(document)
-        if name in known
-    )
-    return Text(_ABOUT_SURFACES), FactList(facts), *tables.attack_tables(document)
+    """What the surfaces and attacks are, then the AUC of each attack through them."""
+    surfaces = [{"name": name} for name in tables.surfaces_in(document)]
+    words = explained(surfaces, tables.attacks_in(document))
+    return *words, Text(_DIFFERENCE), *tables.attack_tables(document)
 
 
-_ABOUT_SURFACES = (
-    "A surface is a place from which an attacker can look for the forgotten client. An AUC of 0.5 "
-    "is a coin toss; what counts is the difference to the oracles, in brackets."
-)
+_DIFFERENCE = "What counts is the difference to the oracles, in brackets."
 
 
 _ABOUT_ORACLES = (
@@ -157,5 +150,6 @@ def _repeat(document: Json) -> tuple[Block, ...]:
     facts = {"made at": document["made_at"], "versions": versions, "machine": document["machine"]}
     s = "s" if len(document.get("runs", ())) > 1 else ""
     command = Code(f"The command{s}", document["command"])
-    configuration = Code(f"The configuration{s} of the run{s}", document["configuration"])
+    title = f"The configuration{s} of the run{s}"
+    configuration = Fold.of(title, Code(title, document["configuration"]))
     return FactList(tuple(facts.items())), command, configuration

@@ -26,7 +26,10 @@ Colours = Mapping[str, str]
 
 X_LABEL = "mean excess of the attacks' AUC over the oracles (0: as if retrained)"
 Y_LABEL = "PPS: accuracy kept by the remaining clients (1: as before)"
+_SHORT_X, _SHORT_Y = "mean excess of AUC over the oracles", "PPS"
 _SIZE = (720.0, 740.0)
+_NARROW, _ROW = (340.0, 330.0), 17.0
+"""On a phone: the size without the legend, and what each row of that takes."""
 _INCHES, _DPI = (9.0, 8.6), 150
 _LETTERS_OF_PAGE, _LETTERS_OF_FILE = 11.0, 9.0
 
@@ -112,29 +115,39 @@ def scatter_figure(document: Json) -> Picture:
         f"{_name(dot)}: excess {signed(dot.x)}, PPS {number(dot.y)}" for dot in picture.dots
     )
     draw = partial(draw_scatter, picture=picture, paint=_ON_PAGE, letters=_LETTERS_OF_PAGE)
-    return Picture(TITLE, summary, _SIZE, draw, wide=True)
+    width, height = _NARROW
+    size = width, height + _ROW * len(_legend(picture, _ON_PAGE))
+    title = "Methods, oracles and the untouched run"
+    narrow = Picture(title, summary, size, partial(draw, columns=1))
+    return Picture(title, summary, _SIZE, draw, wide=True, narrow=narrow)
 
 
 def _name(dot: Dot) -> str:
     return f"{dot.number} {dot.label}" if dot.number else dot.label
 
 
-def draw_scatter(figure: Any, picture: Scatter, paint: Colours, letters: float) -> None:
-    """Dots over the band of the oracles, their numbers, and the legend."""
+def draw_scatter(
+    figure: Any, picture: Scatter, paint: Colours, letters: float, columns: int = 3
+) -> None:
+    """Dots over the band of the oracles, their numbers, and the legend in so many columns."""
     axes = figure.add_subplot()
     if picture.band is not None:
         axes.axvspan(*picture.band, color=paint["band"], linewidth=0, zorder=0)
-    axes.axvline(0.0, color=paint["ink"], linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
+    dotted = {"color": paint["ink"], "linewidth": 0.8, "linestyle": (0, (2, 3)), "zorder": 1}
+    axes.axvline(0.0, **dotted)
+    axes.axhline(1.0, **dotted)
     for dot in picture.dots:
         _draw_dot(axes, dot, paint)
-    axes.set_xlabel(X_LABEL)
-    axes.set_ylabel(Y_LABEL)
+    axes.set_xlabel(X_LABEL if columns > 1 else _SHORT_X)
+    axes.set_ylabel(Y_LABEL if columns > 1 else _SHORT_Y)
     if picture.title:
         axes.set_title(picture.title, loc="left", fontsize=letters + 2, color=paint["ink"])
     axes.grid(linewidth=0.8, color=paint["grid"])
     axes.set_axisbelow(True)
     axes.margins(0.06, 0.08)
-    _draw_legend(figure, picture, paint, letters)
+    place = {"loc": "outside lower left", "frameon": False, "columnspacing": 1.0}
+    legend = {"fontsize": letters, "handlelength": 1.6, "ncols": columns, **place}
+    figure.legend(handles=_legend(picture, paint), **legend)
     _draw_numbers(figure, axes, picture, {"color": paint["ink"], "fontsize": letters})
 
 
@@ -201,8 +214,8 @@ def _touch(points: Sequence[Point], one: int, two: int, near: Point) -> bool:
     return all(abs(points[one][axis] - points[two][axis]) < near[axis] for axis in (0, 1))
 
 
-def _draw_legend(figure: Any, picture: Scatter, paint: Colours, letters: float) -> None:
-    """Under the picture: the marks, then the methods by number."""
+def _legend(picture: Scatter, paint: Colours) -> list[Any]:
+    """The marks, then the methods by number."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -220,11 +233,10 @@ def _draw_legend(figure: Any, picture: Scatter, paint: Colours, letters: float) 
     if any(OWN_BASE in dot.label for dot in picture.dots):
         words = f"{OWN_BASE} from a run of its own, in clusters"
         entries.append(Line2D([], [], linestyle="none", label=words))
-    entries += [
+    numbered = [
         Line2D([], [], label=_name(dot), **_mark(dot.series, paint)) for dot in picture.numbered
     ]
-    place = {"loc": "outside lower left", "ncols": 3, "frameon": False, "columnspacing": 1.0}
-    figure.legend(handles=entries, fontsize=letters, handlelength=1.6, **place)
+    return [*entries, *numbered]
 
 
 _LEGEND = {

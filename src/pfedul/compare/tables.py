@@ -9,6 +9,7 @@ from statistics import fmean
 
 from pfedul.base.text import MISSING, counted, human_bytes, number, readable, signed
 from pfedul.report.blocks import Table
+from pfedul.report.looks import Cell, verdict_cell, with_sign
 from pfedul.report.material import Json
 
 OWN_BASE = "†"
@@ -238,10 +239,14 @@ def _name(row: Json) -> str:
     return marked(row, readable(row["label"])) if "method" in row else f"({row['label']})"
 
 
-def _verdict(row: Json) -> str:
-    if has_result(row):
-        return verdict_words(verdicts_of(row))
-    return f"{NO_RESULT}: {row['failure']}" if row.get("failure") else NO_RESULT
+def _verdict(row: Json) -> Cell | str:
+    """With the sign of each; with a colour where all seeds agree."""
+    if not has_result(row):
+        return f"{NO_RESULT}: {row['failure']}" if row.get("failure") else NO_RESULT
+    verdicts = verdicts_of(row)
+    if len(set(verdicts)) == 1:
+        return verdict_cell(verdicts[0])
+    return verdict_words([with_sign(verdict) for verdict in verdicts])
 
 
 def retraining_seconds(document: Json) -> float:
@@ -278,8 +283,17 @@ def attack_tables(document: Json) -> list[Table]:
 
 def surfaces_in(document: Json) -> list[str]:
     """The surfaces that were attacked, in the order of the tables."""
+    return _tested(document, "surface")
+
+
+def attacks_in(document: Json) -> list[str]:
+    """The attacks, in the order of the tables."""
+    return _tested(document, "attack")
+
+
+def _tested(document: Json, part: str) -> list[str]:
     tests = (test for row in document["references"] for test in row["tests"])
-    return list(dict.fromkeys(test["surface"] for test in tests))
+    return list(dict.fromkeys(test[part] for test in tests))
 
 
 def _attack_table(attack: str, tests: Mapping[str, Sequence[Json]]) -> Table:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pfedul.audit.advice import Step
+    from pfedul.report.looks import Cell, Look
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,11 @@ class Table:
 
     caption: str
     head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
     words: int = 1
 
     @staticmethod
-    def of(caption: str, rows: Iterable[Mapping[str, str]], words: int = 1) -> Table:
+    def of(caption: str, rows: Iterable[Mapping[str, Any]], words: int = 1) -> Table:
         """From rows that map each column's title to its text."""
         items = list(rows)
         head = tuple(items[0]) if items else ()
@@ -75,7 +79,8 @@ class Picture:
     """One picture: `draw` is given an empty matplotlib figure of `size` pixels.
 
     `summary` describes the picture for those who cannot see it. A `wide` picture keeps its
-    size on a narrow screen and scrolls. `remark` is a second line under the title.
+    size on a narrow screen: it scrolls, or is replaced by `narrow`. `remark` is a second line
+    under the title.
     """
 
     title: str
@@ -83,6 +88,7 @@ class Picture:
     size: tuple[float, float]
     draw: Callable[[Any], None] = field(compare=False)
     wide: bool = False
+    narrow: Picture | None = None
     remark: str = ""
 
 
@@ -99,7 +105,19 @@ class Gallery:
     lines: bool = False
 
 
-Block = Text | Heading | Items | Link | FactList | Table | Code | Gallery
+@dataclass(frozen=True)
+class Fold:
+    """Details that a reader may open; on paper the title alone, unless it was opened."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+    @staticmethod
+    def of(title: str, *blocks: Block) -> Fold:
+        return Fold(title, kept(blocks))
+
+
+Block = Text | Heading | Items | Link | FactList | Table | Code | Gallery | Fold
 
 
 @dataclass(frozen=True)
@@ -112,17 +130,21 @@ class Section:
 
     @staticmethod
     def of(name: str, title: str, blocks: Iterable[Block]) -> Section:
-        """Without blocks that have no content, and headings that nothing follows."""
-        kept: list[Block] = []
-        for block in reversed([block for block in blocks if _has_content(block)]):
-            if not isinstance(block, Heading) or (kept and not isinstance(kept[-1], Heading)):
-                kept.append(block)
-        return Section(name, title, tuple(reversed(kept)))
+        return Section(name, title, kept(blocks))
+
+
+def kept(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Without blocks that have no content, and headings that nothing follows."""
+    found: list[Block] = []
+    for block in reversed([block for block in blocks if _has_content(block)]):
+        if not isinstance(block, Heading) or (found and not isinstance(found[-1], Heading)):
+            found.append(block)
+    return tuple(reversed(found))
 
 
 def _has_content(block: Block) -> bool:
     match block:
-        case Items(content) | FactList(content) | Gallery(_, content):
+        case Items(content) | FactList(content) | Gallery(_, content) | Fold(_, content):
             return bool(content)
         case Table():
             return bool(block.rows)
@@ -130,30 +152,28 @@ def _has_content(block: Block) -> bool:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """One figure of the first screen: its name, its value, and how to read it."""
+class Figure:
+    """The one number of the first page, and what it is in plain words."""
 
-    label: str
     value: str
-    hint: str
+    words: str
 
 
 @dataclass(frozen=True)
 class Banner:
-    """The verdict: a word, a sign and a colour that say the same, a sentence, and its limits.
+    """The first page: the verdict with its number, what was done and what it cost, what to do.
 
-    `tone` is "good", "mixed", "bad" or "unknown".
+    `facts` are questions with their answers; `standing` says what the verdict is about.
     """
 
-    tone: str
+    look: Look
     word: str
     meaning: str
-    sentence: str
     standing: str
-    claimed: tuple[str, ...]
+    figure: Figure | None
+    facts: tuple[tuple[str, str], ...]
     not_claimed: tuple[str, ...]
-    needed: tuple[str, ...]
-    tiles: tuple[Tile, ...]
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""File formats of a report: HTML, Markdown, JSON, and HTML for printing."""
+"""File formats of a report: HTML, Markdown, JSON, and PDF."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from pfedul.errors import PfedulError
 from pfedul.report.blocks import Page, Picture
+from pfedul.report.browser import find_browser, print_pdf
 from pfedul.report.markdown import as_markdown
 from pfedul.report.material import Json, read_material
 from pfedul.report.page import report_content
@@ -35,11 +36,8 @@ def _as_json(material: Json) -> str:
         ) from None
 
 
-def as_html(page: Page, paper: bool = False) -> str:
-    """One HTML file without network access or scripts, with inline pictures.
-
-    `paper`: light colours and the print layout, also on screen.
-    """
+def as_html(page: Page) -> str:
+    """One HTML file without network access or scripts, with inline pictures."""
     template = _environment().get_template("page.html")
     numbers = count(1)
 
@@ -47,7 +45,7 @@ def as_html(page: Page, paper: bool = False) -> str:
         # Made here from escaped text: the only markup that the template does not escape.
         return Markup(render(figure, f"f{next(numbers)}"))
 
-    return template.render(page=page, paper=paper, picture=picture, series=SERIES)
+    return template.render(page=page, picture=picture, series=SERIES)
 
 
 def _environment() -> Environment:
@@ -61,13 +59,17 @@ def _environment() -> Environment:
     )
 
 
+def _page(material: Json) -> str:
+    return as_html(report_content(material))
+
+
 FORMATS: dict[str, tuple[str, Callable[[Json], str]]] = {
-    "html": ("report.html", lambda material: as_html(report_content(material))),
+    "html": ("report.html", _page),
     "md": ("report.md", lambda material: as_markdown(report_content(material))),
     "json": ("report.json", _as_json),
-    "pdf-ready": ("report-print.html", lambda data: as_html(report_content(data), paper=True)),
+    "pdf": ("report.pdf", _page),
 }
-"""Name -> the file in RUN/reports, and the function that renders it."""
+"""Name -> the file in RUN/reports, and the function that renders it; `pdf` is printed then."""
 
 
 def write_report(
@@ -89,6 +91,8 @@ def write_report(
     """
     require_run(run)
     path = output or run / REPORTS / _format(form)[0]
+    if form == "pdf":
+        find_browser()
     places = [path] if picture is None else [path, picture]
     inside = any(absolute(place).is_relative_to(absolute(run)) for place in places)
     with locked(run) if inside and not held else nullcontext():
@@ -111,10 +115,13 @@ def _link_certificate(material: Json, run: Path, path: Path) -> None:
 
 
 def write_material(material: Json, form: str, path: Path) -> None:
-    """Write a report of this material; the same material gives the same bytes."""
+    """Write a report of this material; but for a PDF the same material gives the same bytes."""
     text = _format(form)[1](material)
     with _refusing(path):
-        path.write_text(text, encoding="utf-8", newline="\n")
+        if form == "pdf":
+            print_pdf(text, path)
+        else:
+            path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _format(name: str) -> tuple[str, Callable[[Json], str]]:

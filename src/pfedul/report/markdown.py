@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pfedul.report import blocks
@@ -32,17 +32,24 @@ def escaped(text: str) -> str:
 
 
 def _banner(banner: blocks.Banner) -> list[str]:
-    tiles = [f"{tile.label}: {tile.value} ({tile.hint})" for tile in banner.tiles]
+    number = banner.figure and f"**{escaped(banner.figure.value)}** {escaped(banner.figure.words)}"
+    facts = [f"**{escaped(name)}**: {escaped(words)}" for name, words in banner.facts]
     return [
-        f"## Verdict: {escaped(banner.word)}",
-        f"**{escaped(banner.sentence)}**",
+        f"## Verdict: {escaped(banner.look.sign)} {escaped(banner.word)}",
         escaped(banner.meaning),
+        number or "",
         escaped(banner.standing),
-        _bullets(tiles),
-        *_listed("What is claimed", banner.claimed),
+        *facts,
         *_listed("What is not claimed", banner.not_claimed),
-        *_listed("What more would need", banner.needed),
+        "### What to do next",
+        *_steps(banner),
     ]
+
+
+def _steps(banner: blocks.Banner) -> Iterator[str]:
+    for step in banner.steps:
+        yield escaped(step.words)
+        yield from [_fenced("\n".join(step.commands))] if step.commands else []
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:
@@ -54,14 +61,22 @@ def _bullets(items: Iterable[str]) -> str:
 
 
 def _section(section: blocks.Section) -> list[str]:
-    rendered = [_FORMS[type(block)](block) for block in section.blocks]
-    return [f"## {escaped(section.title)}", *rendered]
+    return [f"## {escaped(section.title)}", *map(_block, section.blocks)]
+
+
+def _block(block: blocks.Block) -> str:
+    return _FORMS[type(block)](block)
+
+
+def _fold(block: blocks.Fold) -> str:
+    """Markdown folds nothing."""
+    return "\n\n".join([f"### {escaped(block.title)}", *map(_block, block.blocks)])
 
 
 def _table(block: blocks.Table) -> str:
     rules = ["---" if place < block.words else "---:" for place in range(len(block.head))]
     lines = [_row(map(escaped, block.head)), _row(rules)]
-    lines += [_row(map(escaped, row)) for row in block.rows]
+    lines += [_row(escaped(str(cell)) for cell in row) for row in block.rows]
     return f"{escaped(block.caption)}:\n\n" + "\n".join(lines)
 
 
@@ -74,9 +89,14 @@ def _facts(block: blocks.FactList) -> str:
 
 
 def _code(block: blocks.Code) -> str:
-    longest = max(map(len, re.findall(r"`+", block.text)), default=0)
+    return f"{escaped(block.caption)}:\n\n{_fenced(block.text.rstrip())}"
+
+
+def _fenced(text: str) -> str:
+    """In a fence that is longer than any in the text."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{escaped(block.caption)}:\n\n{fence}\n{block.text.rstrip()}\n{fence}"
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _gallery(block: blocks.Gallery) -> str:
@@ -86,11 +106,12 @@ def _gallery(block: blocks.Gallery) -> str:
 
 _FORMS: dict[type[blocks.Block], Callable[[Any], str]] = {
     blocks.Text: lambda block: escaped(block.text),
-    blocks.Heading: lambda block: f"### {escaped(block.text)}",
+    blocks.Heading: lambda block: f"#### {escaped(block.text)}",
     blocks.Items: lambda block: _bullets(block.items),
     blocks.Link: lambda block: f"[{escaped(block.text)}]({block.target})",
     blocks.FactList: _facts,
     blocks.Table: _table,
     blocks.Code: _code,
     blocks.Gallery: _gallery,
+    blocks.Fold: _fold,
 }

@@ -21,12 +21,12 @@ def report_content(data: Json) -> Page:
     """
     material = Material.of(cleaned(data))
     sections = (
-        request_section(material),
-        layers_section(material),
-        clients_section(material),
         attacks_section(material),
         controls_section(material),
+        clients_section(material),
         cost_section(material),
+        layers_section(material),
+        request_section(material),
         repeat_section(material),
         glossary_section(),
     )

@@ -14,10 +14,10 @@ from typing import Any
 
 from pfedul.base.text import joined, number, shortened
 from pfedul.errors import PfedulError
+from pfedul.report.looks import look_of, with_sign
 from pfedul.report.material import Json
 from pfedul.report.plots import Mark, PlotRow, common_ends, marks_of
 from pfedul.report.removals import Removal
-from pfedul.report.sections.verdict import TONES
 from pfedul.report.style import GRID, INK, SERIES, light, on_white
 
 SURFACES = {
@@ -66,8 +66,8 @@ def _panel(removal: Removal) -> Panel:
     ]
     return Panel(
         f"After {shortened(removal.name, 48)}",
-        removal.verdict,
-        TONES.get(removal.verdict, "unknown"),
+        with_sign(removal.verdict) if removal.verdict else "",
+        look_of(removal.verdict).tone,
         ", ".join(words for words in known if words),
         _rows(removal.tests, "candidate"),
     )

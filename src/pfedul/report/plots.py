@@ -148,7 +148,7 @@ def _draw_mark(axes: Any, height: float, mark: Mark) -> None:
         [mark.value],
         [height],
         marker=series.marker,
-        markersize=6,
+        markersize=series.size,
         color=series.colour,
         markerfacecolor=series.fill,
         linestyle="none",
@@ -179,6 +179,21 @@ def common_ends(rows: Sequence[PlotRow], at_least: tuple[float, float]) -> tuple
     low, high = min([*ends, *bands, at_least[0]]), max([*ends, *bands, at_least[1]])
     room = 0.025 * (high - low)
     return round(low - room, 6), round(high + room, 6)
+
+
+LEAST_WIDTH = 0.2
+"""Of an axis of accuracies: on a shorter one a single sample would look like a fall."""
+
+
+def wide_ends(rows: Sequence[PlotRow]) -> tuple[float, float]:
+    """Ends of an axis of shares, at least `LEAST_WIDTH` apart; marks at 1 are drawn in full.
+
+    >>> wide_ends([PlotRow("a", (Mark("before", 0.94), Mark("after", 1.0)))])
+    (0.8, 1.02)
+    """
+    values = [mark.value for row in rows for mark in row.marks]
+    low = min(min(values) - 0.02, max(values) - LEAST_WIDTH)
+    return round(low, 6), round(max(values) + 0.02, 6)
 
 
 def percent_tick(value: float, _place: int | None = None) -> str:

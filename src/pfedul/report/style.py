@@ -52,7 +52,11 @@ def light(name: str) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """How one kind of model looks; `line` and `marker` are matplotlib's codes."""
+    """How one kind of model looks; `line` and `marker` are matplotlib's codes.
+
+    What came before is hollow and larger, so a mark on the same place lies in it. Oracles are
+    hollow, so marks under them stay visible.
+    """
 
     name: str
     label: str
@@ -61,9 +65,17 @@ class Series:
     line: str
 
     @property
+    def hollow(self) -> bool:
+        return self.name in {"oracle", "before", "untouched"}
+
+    @property
     def fill(self) -> str:
-        """Oracles are hollow, so marks under them stay visible."""
-        return PAGE if self.name == "oracle" else self.colour
+        return "none" if self.hollow else self.colour
+
+    @property
+    def size(self) -> float:
+        """In points."""
+        return 9.0 if self.name in {"before", "untouched"} else 5.5
 
 
 SERIES = {

@@ -35,7 +35,9 @@ _ABSENT = -50.0
 
 @dataclass(frozen=True)
 class Surface:
-    """`missing` says why a personalisation does not have this surface; None if it has.
+    """`explanation` is for readers who do not train models: two sentences.
+
+    `missing` says why a personalisation does not have this surface; None if it has.
 
     `worst` asks for the client whose model shows most, in place of the mean; such a
     surface has the views of the one before it. What is not `judged` is shown as a figure only.
@@ -44,6 +46,7 @@ class Surface:
     name: str
     title: str
     summary: str
+    explanation: str
     missing: Callable[[Workbench], str | None]
     views: Callable[[Workbench, AuditSamples, State], Views]
     worst: bool = False
@@ -168,6 +171,11 @@ STALE = Surface(
     "the target's own part, re-attached",
     "the new shared tensors under the personal part that the target, or a backup, kept; "
     "compared with an oracle's under the same part",
+    (
+        "The removed client, or a backup, kept its own part of the model (often its head) and "
+        "puts it on the new shared part. This is what the client itself could see, or a "
+        "thief of its device."
+    ),
     _no_stale_part,
     _stale,
 )
@@ -176,6 +184,10 @@ FITTED = Surface(
     "the target's own part, against parts fitted to oracles",
     "the same, compared with an oracle's shared tensors under a part that the target fitted to "
     "them: what a head alone gives away; shown and not judged",
+    (
+        "The same with a head that was fitted to a retrained model. It shows what a head "
+        "alone gives away."
+    ),
     _no_stale_part,
     _fitted_part,
     judged=False,
@@ -186,6 +198,11 @@ SURFACES = (
         "remaining",
         "the remaining clients' models (mean)",
         "the targets' samples through each remaining client's personal model, averaged",
+        (
+            "The attacker asks the personal models of the clients that remain about the "
+            "removed client's samples; the figure is the mean over these models. This is "
+            "what any client still in the federation can see."
+        ),
         _no_personal_models,
         _remaining,
     ),
@@ -193,6 +210,10 @@ SURFACES = (
         "worst",
         "the remaining clients' models (worst)",
         "the same through the one remaining client's model that gives away most",
+        (
+            "The same, through the one remaining client's model that gives away most. It "
+            "shows whether the mean hides a model that remembers."
+        ),
         _no_personal_models,
         _remaining,
         worst=True,
@@ -203,6 +224,7 @@ SURFACES = (
         "shared",
         "the shared model",
         "the targets' samples through the shared model itself",
+        ("The attacker asks the shared model itself. Every client has it, and so has the server."),
         _no_shared_model,
         _shared_model,
     ),
@@ -210,6 +232,11 @@ SURFACES = (
         "probe",
         "a fresh probe",
         "a new head, fitted on the remaining clients' features, on the targets' samples",
+        (
+            "The attacker trains a fresh head on the shared part, with samples of other "
+            "clients, and asks the two together. It finds traces in the shared part where "
+            "no old head is at hand."
+        ),
         _no_probe,
         _probe,
     ),

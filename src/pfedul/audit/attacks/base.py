@@ -82,6 +82,8 @@ Pair = tuple[Array, Array]
 class Attack:
     """An entry of `ATTACKS`. It has a `score`, a `figure`, a `population` figure, or several.
 
+    `explanation` is for readers of reports who do not train models: two sentences.
+
     `score(view, references)` gives every member and non-member a score that grows with the
     suspicion of membership. Such an attack is part of every test, control and report.
     `references` are the same view of oracles; with `needs_references` there is at least one.
@@ -99,6 +101,7 @@ class Attack:
     name: str
     title: str
     summary: str
+    explanation: str = ""
     paper: str = ""
     score: Callable[[View, Sequence[View]], Pair] | None = None
     needs_references: bool = False

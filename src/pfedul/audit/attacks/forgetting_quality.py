@@ -126,6 +126,11 @@ FORGETTING_QUALITY = Attack(
     name="forgetting-quality",
     title="forgetting quality",
     summary="empirical epsilon per sample between unlearned and retrained models, as points",
+    explanation=(
+        "For each sample the best possible attacker guesses from one answer whether a "
+        "model was unlearned or retrained, and the model gets points where that fails. 1 "
+        "point is full marks."
+    ),
     paper="Triantafillou et al., 2024, arXiv 2406.09073",
     population=forgetting_attack,
     fewest=FEWEST_MODELS,

@@ -83,6 +83,11 @@ KLOM_ATTACK = Attack(
     name="klom",
     title="KLoM",
     summary="divergence of margins between unlearned models and oracles, worst samples",
+    explanation=(
+        "Sample by sample it measures how far the answers of many unlearned models are "
+        "from those of many retrained ones, and shows the worst samples. 0 is no "
+        "difference; it judges the method, not one model."
+    ),
     paper="Georgiev et al., ICLR 2025, arXiv 2410.23232",
     population=klom_attack,
     fewest=FEWEST_MODELS,

@@ -103,6 +103,12 @@ LOGISTIC = Attack(
     name="logistic",
     title="logistic attack",
     summary="regression on loss, entropy, margin and correctness; weak, a sanity check",
+    explanation=(
+        "The attacker learns from some known samples how the answers to trained and to "
+        "unseen samples differ (loss, spread, margin, right or wrong), and applies that "
+        "rule to the others. It also notices samples that stand out because the model "
+        "knows them too little."
+    ),
     paper="Golatkar et al., ECCV 2020, arXiv 2003.02960; Kurmanji et al., NeurIPS 2023, "
     "arXiv 2302.09880",
     score=lambda view, _references: logistic_scores(*_answers(view)),

@@ -63,6 +63,12 @@ RMIA = Attack(
     name="rmia",
     title="RMIA",
     summary="confidence relative to oracles and to a population; most power for few models",
+    explanation=(
+        "The attacker compares how sure this model is of a sample with how sure retrained "
+        "models are of it, which never saw it, and takes what only this model is sure of "
+        "for trained on. It is the sharpest attack here when few retrained models are at "
+        "hand."
+    ),
     paper="Zarifzadeh et al., ICML 2024, arXiv 2312.03262",
     score=_score,
     needs_references=True,

@@ -99,6 +99,11 @@ THRESHOLD = Attack(
     name="threshold",
     title="loss threshold",
     summary="one loss threshold for all samples; weak, a sanity check",
+    explanation=(
+        "The attacker measures how wrong the model is on a sample (its loss) and takes "
+        "every sample below one limit for one that was trained on, since models are surer "
+        "of those. It is the simplest attack and a weak one."
+    ),
     paper="Yeom et al., CSF 2018, arXiv 1709.01604",
     score=_score,
     figure=lambda view, draws: threshold_attack(*losses(view), draws=draws),

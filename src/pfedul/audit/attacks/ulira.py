@@ -133,6 +133,10 @@ ULIRA = Attack(
     name="ulira",
     title="U-LiRA",
     summary="distinguishes unlearned from retrained models, sample by sample",
+    explanation=(
+        "For each sample the attacker learns how unlearned and how retrained models "
+        "answer, and then guesses which kind another model is. At 50 % it can only guess."
+    ),
     paper="Hayes et al., SaTML 2025, arXiv 2403.01218",
     # its draws are relabellings, not a bootstrap
     population=lambda unlearned, oracles, _draws: ulira_attack(unlearned, oracles),

@@ -48,7 +48,8 @@ LIMITS = (
     "It says nothing about backups or copies elsewhere.",
 )
 OF_THE_HEAD = (
-    "Through the stale head a leak may be the head's own, which was fitted to the training samples."
+    "Through the stale head (the part of the model that the client kept) a leak may be the head's "
+    "own, which was fitted to the training samples."
 )
 
 

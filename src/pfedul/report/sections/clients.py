@@ -6,7 +6,7 @@ from statistics import fmean
 
 from pfedul.base.text import counted, joined, number, percent, signed, span
 from pfedul.report import plots
-from pfedul.report.blocks import Block, Gallery, Section, Table, Text
+from pfedul.report.blocks import Block, Fold, Gallery, Section, Table, Text
 from pfedul.report.material import Material
 from pfedul.tasks.classification import CLASSIFICATION
 
@@ -25,9 +25,13 @@ def clients_section(material: Material) -> Section:
     found = material.accuracies()
     blocks: tuple[Block, ...] = (Text(_SILENT, "warning"),)
     if found:
-        shown = _picture(material, found), _table(material, found)
-        blocks = (Text(_summary(found)), *_meaning(material), *shown)
-    return Section("clients", "The remaining clients", (*blocks, *_metrics(material)))
+        blocks = (Text(_summary(found)), *_meaning(material), _picture(material, found))
+    details = Fold.of(
+        "The figures, client by client, and PPS and CFI",
+        *([_table(material, found)] if found else []),
+        *_metrics(material),
+    )
+    return Section.of("clients", "The remaining clients", (*blocks, details))
 
 
 def _meaning(material: Material) -> list[Block]:
@@ -39,14 +43,18 @@ def _meaning(material: Material) -> list[Block]:
 
 
 def _summary(found: dict[str, tuple[float, float]]) -> str:
-    changes = {client: after - before for client, (before, after) in found.items()}
-    worst = min(changes, key=lambda client: changes[client])
-    lost = sum(change < 0 for change in changes.values())
+    worst, lost = worst_client(found), sum(after < before for before, after in found.values())
+    before, after = found[worst]
     return (
         f"{counted(len(found), 'client')} remain. {lost} lost accuracy on their own test samples. "
-        f"Worst off is {worst}: {percent(found[worst][0])} before, "
-        f"{percent(found[worst][1])} after ({points(changes[worst])})."
+        f"Worst off is {worst}: {percent(before)} before, {percent(after)} after "
+        f"({points(after - before)})."
     )
+
+
+def worst_client(found: dict[str, tuple[float, float]]) -> str:
+    """Whose accuracy fell most."""
+    return _by_change(found)[0]
 
 
 def points(change: float) -> str:
@@ -79,10 +87,23 @@ def _picture(material: Material, found: dict[str, tuple[float, float]]) -> Galle
     summary = "; ".join(
         f"{client} {percent(found[client][0])} to {percent(found[client][1])}" for client in order
     )
-    scale = plots.Scale("accuracy on the client's own test samples", percent=True, linked=True)
+    label = "accuracy on the client's own test samples"
+    scale = plots.Scale(label, plots.wide_ends(rows), percent=True, linked=True)
     figure = plots.rows_figure("Accuracy before and after, worst first", summary, rows, scale)
-    caption = "Each client's personal model before and after the removal, and after retraining."
+    caption = (
+        "Each client's personal model before and after the removal, and after retraining where "
+        f"that was measured.{_one_sample(material, order)}"
+    )
     return Gallery(caption, (figure,), tuple(dict.fromkeys(plots.drawn_series(rows))))
+
+
+def _one_sample(material: Material, clients: list[str]) -> str:
+    """How much a single test sample moves a point: a smaller change cannot be seen."""
+    rows = material.run.get("clients") or ()
+    counts = [row["test_samples"] for row in rows if row["client"] in clients]
+    if not counts or not min(counts):
+        return ""
+    return f" One test sample is up to {100 / min(counts):.1f} points."
 
 
 def _table(material: Material, found: dict[str, tuple[float, float]]) -> Table:

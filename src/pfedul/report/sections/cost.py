@@ -3,59 +3,71 @@
 from __future__ import annotations
 
 from pfedul.base.text import MISSING, counted, human_bytes, number
-from pfedul.report.blocks import Block, Section, Table, Text
+from pfedul.report.blocks import Block, Fold, Section, Table, Text
 from pfedul.report.material import Material
-from pfedul.unlearn.outcome import AUDIT
+from pfedul.unlearn.outcome import spent, stages_of
 
 
-def cheaper(material: Material) -> float | None:
-    """CPU time of retraining divided by that of forgetting."""
-    cost = material.evidence.get("cost") or {}
-    forget, retrain = forgetting_seconds(material), cost.get("retrain_cpu_seconds")
-    return retrain / forget if forget and retrain else None
+def price(material: Material) -> float | None:
+    """CPU time of forgetting as a share of that of retraining."""
+    forget, retrain = forgetting_seconds(material), retraining_seconds(material)
+    return forget / retrain if forget and retrain else None
+
+
+def retraining_seconds(material: Material) -> float | None:
+    """CPU seconds of an oracle, or else of the rounds so far without the targets."""
+    measured = (material.evidence.get("cost") or {}).get("retrain_cpu_seconds")
+    return measured or material.outcome.get("retraining_cpu_seconds")
 
 
 def forgetting_seconds(material: Material) -> float | None:
-    """CPU seconds of the removal, or else of the rehearsed one."""
-    stages = material.request.get("stages")
-    if stages:
-        known = [cost["cpu_seconds"] for stage, cost in stages.items() if stage != AUDIT]
-        return float(sum(known))
+    """CPU seconds of the removal, or else of the rehearsed one; measuring is no part of it."""
+    if material.request.get("stages"):
+        return spent(stages_of(material.request)).cpu_seconds
     rehearsed: float | None = (material.evidence.get("cost") or {}).get("forget_cpu_seconds")
     return rehearsed
 
 
 def cost_section(material: Material) -> Section:
-    """Forgetting compared with retraining, then stage by stage."""
-    blocks = [Text(_summary(material)), *_comparison(material), _stages(material)]
+    """Forgetting compared with retraining; stage by stage behind a fold."""
+    stages = Fold.of("Stage by stage", *_measured_apart(material), _stages(material))
+    blocks = [Text(_summary(material)), *_comparison(material), stages]
     return Section.of("cost", "Cost against retraining", blocks)
 
 
 def _summary(material: Material) -> str:
-    times = cheaper(material)
-    if times is None:
+    share = price(material)
+    if share is None:
         return "Retraining was not measured, so the cost stands alone."
     word = (
-        f"{times:,.1f} times cheaper than" if times >= 1 else f"{1 / times:,.1f} times the cost of"
+        f"{1 / share:,.1f} times cheaper than" if share <= 1 else f"{share:,.1f} times the cost of"
     )
     return (
-        f"In CPU time the removal was {word} training again without the client. "
-        "The rehearsal costs more than both, since it trains the oracles; it is listed apart."
+        f"In CPU time the removal was {word} training again without the client. A rehearsal with "
+        "oracles costs more than both, since it trains them; it is not counted here."
     )
 
 
 def _comparison(material: Material) -> list[Block]:
-    outcome, cost = material.outcome, material.evidence.get("cost") or {}
-    if not outcome and not cost:
+    outcome = material.outcome
+    if not outcome:
         return []
     sent = outcome.get("bytes_broadcast")
-    retraining = _seconds(cost.get("retrain_cpu_seconds"))
+    rounds = material.evidence.get("rounds") or material.run.get("rounds")
     rows = {
-        "CPU seconds": (_seconds(forgetting_seconds(material)), retraining),
-        "global rounds": (_count(outcome.get("rounds")), _count(material.evidence.get("rounds"))),
+        "CPU seconds": (
+            _seconds(forgetting_seconds(material)),
+            _seconds(retraining_seconds(material)),
+        ),
+        "global rounds": (_count(outcome.get("rounds")), _count(rounds)),
         "sent to clients": (MISSING if sent is None else human_bytes(sent), MISSING),
     }
     pairs = [{"": name, "forgetting": of[0], "retraining": of[1]} for name, of in rows.items()]
+    return [Table.of("Forgetting and retraining", pairs)]
+
+
+def _measured_apart(material: Material) -> list[Block]:
+    cost = material.evidence.get("cost") or {}
     known = {
         "the rehearsal": "rehearsal_cpu_seconds",
         "training so far, of the clients that remain": "training_cpu_seconds",
@@ -65,7 +77,7 @@ def _comparison(material: Material) -> list[Block]:
         for name, key in known.items()
         if cost.get(key) is not None
     ]
-    return [Table.of("Forgetting and retraining", pairs), Table.of("For comparison", others)]
+    return [Table.of("For comparison", others)]
 
 
 def _seconds(value: float | None) -> str:

@@ -13,19 +13,31 @@ from pfedul.report.plots import in_order, percent_tick
 from pfedul.report.style import INK, SERIES, legend_of, series_of
 
 _SQUARE = (340, 300)
-_SMALLEST_RATE = 1e-3
-_RATES = (1e-3, 1e-2, 1e-1, 1.0)
+_RATES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+
+Ends = tuple[float, float]
+"""The lowest rates that can be told from none: of false alarms and of members found."""
 
 
 def roc_curves(material: Material) -> Gallery:
     """A picture for each surface and attack; logarithmic, since few false alarms matter most."""
-    curves = material.evidence.get("roc") or ()
-    figures = tuple(_roc(key, rows) for key, rows in _grouped(curves, ("surface", "attack")))
+    curves, lowest = material.evidence.get("roc") or (), _resolution(material)
+    groups = _grouped(curves, ("surface", "attack"))
+    figures = tuple(_roc(key, rows, lowest) for key, rows in groups)
     caption = (
-        "ROC curves on logarithmic axes. On the dotted line the attacker guesses; the left end "
-        "matters most: an attacker who is seldom wrong."
+        "ROC curves: for each share of false alarms that an attacker accepts, the share of members "
+        "found. On the dotted line it guesses; the left end matters most, an attacker who is "
+        f"seldom wrong. The axes begin where one sample is, at {percent(lowest[0])} and "
+        f"{percent(lowest[1])}: nothing can be known below."
     )
     return Gallery(caption, figures, legend_of(row["model"] for row in curves), lines=True)
+
+
+def _resolution(material: Material) -> Ends:
+    """One sample's share of the non-members and of the members; else that of small sets."""
+    samples = material.evidence.get("samples") or {}
+    counts = samples.get("nonmembers") or 100, samples.get("members") or 100
+    return 1 / counts[0], 1 / counts[1]
 
 
 def _grouped(
@@ -38,13 +50,15 @@ def _grouped(
     return list(groups.items())
 
 
-def _roc(key: tuple[str, ...], rows: list[Json]) -> Picture:
-    curves = {row["model"]: (row["fpr"], row["tpr"]) for row in rows}
+def _roc(key: tuple[str, ...], rows: list[Json], lowest: Ends) -> Picture:
+    curves, rate = {row["model"]: (row["fpr"], row["tpr"]) for row in rows}, max(0.01, lowest[0])
     summary = "; ".join(
-        f"{model}: {percent(_found_at(curves[model], 0.01))} of members at 1 % false alarms"
+        f"{model}: {percent(_found_at(curves[model], rate))} of members at {percent(rate)} false "
+        "alarms"
         for model in in_order(curves)
     )
-    return Picture(f"ROC: {', '.join(key)}", summary, _SQUARE, partial(_draw_roc, curves=curves))
+    draw = partial(_draw_roc, curves=curves, lowest=lowest)
+    return Picture(f"ROC: {', '.join(key)}", summary, _SQUARE, draw)
 
 
 def _found_at(curve: tuple[Sequence[float], Sequence[float]], rate: float) -> float:
@@ -94,8 +108,9 @@ def relearn_blocks(material: Material) -> list[Block]:
     draw = partial(_draw_relearning, curves=curves, goal=goal)
     figure = Picture("Accuracy while relearning", summary, _SQUARE, draw)
     caption = (
-        f"Relearning the target's samples. The dotted line is the old accuracy ({percent(goal)}, "
-        "tolerance taken off). A candidate that is back sooner than the oracles still remembers."
+        "Each model is trained on the target's samples again, from the same fresh head. Dotted is "
+        f"the old accuracy ({percent(goal)}, tolerance taken off): a candidate that is back there "
+        "sooner than the oracles still remembers."
     )
     table = Table.of("Back at the old accuracy after", rows)
     return [Gallery(caption, (figure,), legend_of(curves), lines=True), table]
@@ -110,7 +125,9 @@ def _epochs(count: int | None, curve: Sequence[float]) -> str:
 # Drawings
 
 
-def _draw_roc(figure: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
+def _draw_roc(
+    figure: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], lowest: Ends
+) -> None:
     """Model -> (false positive rates, true positive rates); the dotted line is guessing."""
     axes = figure.add_subplot()
     axes.set_xscale("log")
@@ -119,9 +136,11 @@ def _draw_roc(figure: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[
     for model in _candidate_last(curves):
         fpr, tpr = (_above_zero(rates) for rates in curves[model])
         axes.plot(fpr, tpr, drawstyle="steps-post", **_look(model))
-    for axis, set_ends in ((axes.xaxis, axes.set_xlim), (axes.yaxis, axes.set_ylim)):
-        set_ends(_SMALLEST_RATE, 1.06)
-        axis.set_ticks(_RATES, ["0.1 %", "1 %", "10 %", "100 %"])
+    ends = (axes.xaxis, axes.set_xlim, lowest[0]), (axes.yaxis, axes.set_ylim, lowest[1])
+    for axis, set_ends, low in ends:
+        set_ends(low, 1.06)
+        ticks = [low, *(rate for rate in _RATES if rate > 2.5 * low)]
+        axis.set_ticks(ticks, [f"{100 * rate:.2g} %" if rate < 1 else "100 %" for rate in ticks])
         axis.set_ticks([], minor=True)
     axes.grid(linewidth=0.8)
     axes.set_xlabel("false alarms (false positive rate)")
@@ -148,14 +167,19 @@ def _candidate_last(models: Mapping[str, Any]) -> list[str]:
     return sorted(models, key=lambda model: (model == "candidate", model))
 
 
+_WIDTHS = {"candidate": 2.0, "untouched": 3.6}
+"""The untouched model is drawn broad, below the candidate: on the same line both are seen."""
+
+
 def _look(model: str) -> dict[str, Any]:
-    series, width = series_of(model), 2.2 if model == "candidate" else 1.4
+    series = series_of(model)
+    width = _WIDTHS.get(model, 1.4)
     return {"color": series.colour, "linestyle": series.line, "linewidth": width}
 
 
 def _above_zero(rates: Sequence[float]) -> list[float]:
     """A logarithmic axis has no zero: smaller rates are drawn below its lower end."""
-    return [max(rate, _SMALLEST_RATE / 10) for rate in rates]
+    return [max(rate, _RATES[0] / 10) for rate in rates]
 
 
 def _draw_distributions(figure: Any, rows: Sequence[Mapping[str, Any]], signal: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pfedul.base.text import number, percent, with_interval
-from pfedul.report.blocks import Block, Heading, Table, Text, Tile
+from pfedul.report.blocks import Block, Fold, Table, Text
+from pfedul.report.looks import finding_cell
 from pfedul.report.material import Json, Material
-from pfedul.report.sections.measures import finding_words
 
 HOW = (
-    "Each test lets an attacker guess which samples the target trained with, through one surface. "
-    "Which of its samples the target trained with was decided by lot, so a model that never saw "
-    "them gives an AUC of 1/2, but for chance, and what chance does is known exactly. No retrained "
-    "model is needed. The same samples are asked before and after the removal."
+    "Each test lets an attacker guess which samples the target trained with. Which ones it trained "
+    "with was decided by lot, so on a model that never saw them the attacker is right half of the "
+    "time, but for chance, and what chance does is known exactly: no retrained model is needed. "
+    "The same samples are asked before and after the removal."
 )
 GONE = (
     "Gone is the share of the leak (AUC above 1/2) that the removal took away: 100 % is all of it, "
@@ -30,7 +30,7 @@ def gone_table(tests: list[Json]) -> Table:
         {
             "surface": test["surface"],
             "attack": test["attack"],
-            "finding": finding_words(test["finding"]),
+            "finding": finding_cell(test["finding"]),
             "AUC before": with_interval(test["figures"]["untouched"]),
             "AUC after": with_interval(test["figures"]["candidate"]),
             "gone": share(test["removed"]),
@@ -54,15 +54,6 @@ def share(figure: Json | None) -> str:
     return f"{percent(figure['value'])} ({low} to {high})"
 
 
-def gone_tile(material: Material) -> Tile | None:
-    """The one number: how much of what could be seen is gone."""
-    figure = material.evidence.get("removed")
-    if figure is None:
-        return None
-    low, high = map(percent, figure["interval"])
-    return Tile("Of what could be seen, gone", percent(figure["value"]), f"{low} to {high}")
-
-
 def own_blocks(material: Material) -> list[Block]:
     """What the removal itself measured, next to other evidence."""
     own = material.request.get("audit")
@@ -70,8 +61,5 @@ def own_blocks(material: Material) -> list[Block]:
         return []
     verdict = Text(f"{own['verdict']['verdict'].capitalize()}. {own['verdict']['sentence']}")
     return [
-        Heading("Measured by the removal itself"),
-        verdict,
-        Text(GONE),
-        gone_table(own["tests"]),
+        Fold.of("Measured by the removal itself", verdict, Text(GONE), gone_table(own["tests"]))
     ]

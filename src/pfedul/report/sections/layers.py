@@ -9,7 +9,7 @@ from typing import Any
 
 from pfedul.base.text import counted, joined, number, percent, sentence, shortened, typeset
 from pfedul.errors import PfedulError
-from pfedul.report.blocks import Block, Gallery, Picture, Section, Table, Text
+from pfedul.report.blocks import Block, Fold, Gallery, Picture, Section, Table, Text
 from pfedul.report.material import Json, Material
 from pfedul.report.style import INK, SERIES
 from pfedul.unlearn.pfedul.result import Plan
@@ -32,11 +32,17 @@ def layers_section(material: Material) -> Section:
             Text("No plan was kept, so nothing is known about the layers."),
         )
     elif plan["threshold"] is None:
-        blocks = (Text(_without_scores(plan)), _table(plan))
+        blocks = (Text(_without_scores(plan)), Fold.of(_FOLD, _table(plan)))
     else:
-        notes = [Text(sentence(note), "note") for note in plan.get("notes") or ()]
-        blocks = (Text(_why(material, plan)), *notes, _pictures(material, plan), _table(plan))
+        known = material.outcome.get("notes") or ()
+        own = [note for note in plan.get("notes") or () if note not in known]
+        notes = [Text(sentence(note), "note") for note in own]
+        details = Fold.of(_FOLD, _pictures(material, plan), _table(plan))
+        blocks = (Text(_why(material, plan)), *notes, details)
     return Section("layers", "Which layers were corrected, and why", blocks)
+
+
+_FOLD = "Every layer, with its score and how far it was changed"
 
 
 def _chosen(plan: Json) -> list[str]:

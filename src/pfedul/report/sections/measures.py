@@ -7,22 +7,9 @@ from collections.abc import Mapping, Sequence
 from pfedul.base.text import number, span, with_interval
 from pfedul.report import plots
 from pfedul.report.blocks import Block, Gallery, Table, Text
+from pfedul.report.looks import finding_cell
 from pfedul.report.material import Json, Material
 from pfedul.report.style import legend_of
-
-FINDINGS = {
-    "leak": "✗ leak",
-    "reduced leak": "◐ reduced leak",
-    "within": "✓ within the spread",
-    "below": "✗ below: over-forgotten",
-    "unclear": "? unclear",
-    "nothing to see": "○ nothing to see",
-}
-
-
-def finding_words(finding: str) -> str:
-    return FINDINGS.get(finding, finding)
-
 
 _KINDS = (("kl", "mean KL divergence", 0.0), ("agreement", "share of equal answers", 1.0))
 
@@ -43,7 +30,9 @@ def distance_blocks(material: Material) -> list[Block]:
     )
     legend = ("candidate", "untouched") if any(r.get("untouched") for r in rows) else ("candidate",)
     caption = (
-        "Answers of the candidate against those of the oracles; shaded: oracle against oracle."
+        "How far the answers are from those of retrained models (KL divergence: 0 is the same "
+        "answer with the same sureness), and how often they agree. Shaded is how far retrained "
+        "models are from each other."
     )
     return [Gallery(caption, figures, (*legend, "band")), _distance_table(rows)]
 
@@ -77,7 +66,7 @@ def backdoor_blocks(material: Material) -> list[Block]:
         return []
     text = (
         f"A sign was planted in the target's data that asks for the answer {found['label']}. "
-        f"Finding: {finding_words(found['finding'])}."
+        f"Finding: {finding_cell(found['finding'])}."
     )
     rows = plots.model_rows(found["figures"])
     scale = plots.Scale("share of signs obeyed", percent=True)

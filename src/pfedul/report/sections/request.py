@@ -10,6 +10,7 @@ from pfedul.report.blocks import (
     Block,
     Code,
     FactList,
+    Fold,
     Heading,
     Items,
     Link,
@@ -24,10 +25,12 @@ from pfedul.status import privacy_words
 def request_section(material: Material) -> Section:
     """Who, when, how, the hashes, what was erased."""
     blocks = [
-        *(_asked(material), _options(material.options)),
+        _asked(material),
         *(Heading("Is the evidence about these tensors?"), *_application(material)),
-        *(_hashes(material), *_signed(material), *_erased(material), *_privacy(material)),
+        _hashes(material),
+        *(*_erased(material), *_signed(material), *_privacy(material)),
         *(Heading("Notes"), _notes(material)),
+        Fold.of("All options of the removal", _options(material.options)),
     ]
     return Section.of("request", "The request", blocks)
 
@@ -158,9 +161,12 @@ def _evidence(material: Material) -> list[Block]:
     )
     return [
         Code("The command", str(evidence.get("command", ""))),
-        FactList(facts),
-        _models("Oracles: retrained without the target", evidence.get("oracles") or ()),
-        _models("Twins: trained with the target, then unlearned", evidence.get("twins") or ()),
+        Fold.of(
+            "Versions, seeds and the models that were trained for it",
+            FactList(facts),
+            _models("Oracles: retrained without the target", evidence.get("oracles") or ()),
+            _models("Twins: trained with the target, then unlearned", evidence.get("twins") or ()),
+        ),
     ]
 
 
@@ -188,4 +194,5 @@ def _configuration(material: Material) -> list[Block]:
         changed = "The configuration has changed since the evidence was made."
         blocks += [Text(changed, "note")] if tested else []
         blocks.append(Code("federation.toml, as it is in the run", material.settings))
-    return blocks or [Text("The configuration is not known.", "warning")]
+    fold = Fold.of("The configuration of the run", *blocks)
+    return [fold] if blocks else [Text("The configuration is not known.", "warning")]

@@ -1,132 +1,154 @@
-"""The first screen: the verdict, what is claimed and what is not, four figures."""
+"""The first page: the verdict with one number, what was done, its cost, its limits, what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
-from pfedul.base.text import counted, extent, joined, number, span
-from pfedul.report.blocks import Banner, Tile
-from pfedul.report.material import NO_EVIDENCE, NOTHING_AT_ALL, Material
-from pfedul.report.sections.cost import cheaper
-from pfedul.report.sections.instant import gone_tile, is_instant
-
-TONES = {
-    "forgotten": "good",
-    "partly forgotten": "mixed",
-    "not forgotten": "bad",
-    "over-forgotten": "bad",
-}
-"""Verdicts that are shown in another tone than "unknown"."""
+from pfedul.audit.judge.rules import (
+    FORGOTTEN,
+    NOT_ENOUGH,
+    NOT_FORGOTTEN,
+    NOTHING_TO_FORGET,
+    OVER_FORGOTTEN,
+    PARTLY,
+)
+from pfedul.base.text import joined, number
+from pfedul.report.blocks import Banner, Figure
+from pfedul.report.looks import DISTRUST, UNKNOWN, look_of
+from pfedul.report.material import NO_EVIDENCE, NOTHING_AT_ALL, Json, Material
+from pfedul.report.sections.facts import facts_of
+from pfedul.report.sections.instant import is_instant
+from pfedul.report.sections.next_steps import next_steps
 
 MEANINGS = {
-    "forgotten": "No test can distinguish the outcome from retraining without the client: it lies "
+    FORGOTTEN: "No test can distinguish the outcome from retraining without the client: it lies "
     "within the spread of retraining.",
-    "partly forgotten": "Attackers learn less about the client than before, but more than after "
-    "retraining.",
-    "not forgotten": "The client's samples can be recognised as well as before, or nearly so.",
-    "over-forgotten": "The client's samples stand out for being forgotten too hard: that, too, "
+    PARTLY: "Attackers learn less about the client than before, but more than after retraining.",
+    NOT_FORGOTTEN: "The client's samples can be recognised as well as before, or nearly so.",
+    OVER_FORGOTTEN: "The client's samples stand out for being forgotten too hard: that, too, "
     "gives away who was there.",
-    "nothing measurable to forget": "Even the model before the removal gave nothing away that "
+    NOTHING_TO_FORGET: "Even the model before the removal gave nothing away that "
     "these tests could see.",
-    "not enough evidence": "The tests cannot distinguish forgotten from not forgotten; more "
+    NOT_ENOUGH: "The tests cannot distinguish forgotten from not forgotten; more "
     "evidence is needed.",
 }
 
 INSTANT_MEANINGS = {
-    "forgotten": "No test sees the client any more, and most of what could be seen is certainly "
+    FORGOTTEN: "No test sees the client any more, and most of what could be seen is certainly "
     "gone.",
-    "partly forgotten": "Attackers learn less about the client than before, but still something.",
+    PARTLY: "Attackers learn less about the client than before, but still something.",
 }
 """Where no retrained model was there to compare with."""
 
-_APART = "There is evidence, but it is about other tensors than those in the run."
 _TRACES = "That the shared model no longer carries traces of the client."
 
 
 def banner(material: Material) -> Banner:
     """The verdict with its limits, or the plain statement that there is none."""
+    verdict = material.evidence.get("verdict") or {}
+    word = str(verdict.get("verdict", NOT_ENOUGH))
+    judged = Banner(
+        look=look_of(word),
+        word=word,
+        meaning=_meaning(material, word),
+        standing=standing(material),
+        figure=_figure(material, word),
+        facts=facts_of(material),
+        not_claimed=tuple(verdict.get("limits") or ()),
+        steps=next_steps(material),
+    )
     wrong = tuple((material.run.get("chain") or {}).get("wrong") or ())
     if wrong:
-        return _not_as_signed(wrong)
+        return _not_as_signed(judged, wrong)
     if not material.evidence:
-        return _without_evidence(material)
-    if material.holds is False:
-        return _of_other_tensors(material)
-    verdict = material.evidence.get("verdict") or {}
-    spoken = str(verdict.get("verdict", "not enough evidence"))
-    return Banner(
-        tone=TONES.get(spoken, "unknown"),
-        word=spoken,
-        meaning=_meaning(material, spoken),
-        sentence=str(verdict.get("sentence", "")),
-        standing=standing(material),
-        claimed=tuple(verdict.get("reasons") or ()),
-        not_claimed=tuple(verdict.get("limits") or ()),
-        needed=tuple(verdict.get("needed") or ()),
-        tiles=_tiles(material, gone_tile, _tests_tile, _power_tile, _kept_tile, _cost_tile),
-    )
+        return _without_evidence(judged, material)
+    return judged if material.holds is not False else _of_other_tensors(judged)
 
 
 def _meaning(material: Material, verdict: str) -> str:
     known = MEANINGS | INSTANT_MEANINGS if is_instant(material.evidence) else MEANINGS
-    return known.get(verdict, MEANINGS["not enough evidence"])
+    return known.get(verdict, MEANINGS[NOT_ENOUGH])
 
 
-def _not_as_signed(wrong: tuple[str, ...]) -> Banner:
+def _figure(material: Material, verdict: str) -> Figure | None:
+    """The share of the leak that is gone; else the leak that would have been seen."""
+    whose = joined(material.targets, "the client")
+    removed = material.evidence.get("removed")
+    if removed is not None and removed.get("value") is not None:
+        return Figure(_share(removed["value"]), _gone_words(removed, whose))
+    seen = [test.get("smallest_visible") for test in material.tests()]
+    known = [value for value in seen if value is not None]
+    if verdict != NOTHING_TO_FORGET or not known:
+        return None
+    words = (
+        f"is the smallest leak that one of the {len(known)} tests could have missed, as AUC above "
+        "a coin toss (0.5 more is certainty). Before the removal none was seen, so no share of it "
+        "can be given."
+    )
+    return Figure(number(max(known), 2), words)
+
+
+def _gone_words(removed: Json, whose: str) -> str:
+    return (
+        f"of what an attacker could recognise of {whose} is gone. {_between(removed)} Before the "
+        f"removal an attacker could tell samples that {whose} trained with from samples that "
+        "nobody trained with; this is the share of that advantage that the removal took away."
+    )
+
+
+def _between(removed: Json) -> str:
+    low, high = removed.get("interval") or (None, None)
+    if low is None or high is None:
+        return "How sure that is was not measured."
+    upper = "all of it" if high >= 1 else _share(high)
+    return f"The true share lies between {_share(low)} and {upper}, with 95 % confidence."
+
+
+def _share(value: float) -> str:
+    """A share of what was there: chance can take the estimate below none and above all.
+
+    >>> _share(0.894), _share(1.43), _share(-0.1)
+    ('89 %', '100 %', '0 %')
+    """
+    return f"{100 * min(max(value, 0.0), 1.0):.0f} %"
+
+
+def _not_as_signed(page: Banner, wrong: tuple[str, ...]) -> Banner:
     """Claims nothing at all: somebody has changed what the run says."""
-    return Banner(
-        tone="bad",
+    return replace(
+        page,
+        look=DISTRUST,
         word="not as it was signed",
         meaning="What this run says of itself is not what the operator's key signed.",
-        sentence=wrong[0],
         standing="Nothing on this page can be relied on.",
-        claimed=(),
+        figure=None,
+        facts=(),
         not_claimed=wrong,
-        needed=("What 'pfedul verify' says of the run, and a backup from before the change.",),
-        tiles=(),
     )
 
 
-def _of_other_tensors(material: Material) -> Banner:
+def _of_other_tensors(page: Banner) -> Banner:
     """Claims nothing about the run: the rehearsal tested other tensors."""
-    verdict = material.evidence.get("verdict") or {}
-    return Banner(
-        tone="unknown",
+    return replace(
+        page,
+        look=UNKNOWN,
         word="evidence does not apply",
-        meaning=_APART,
-        sentence="The verdict on the tensors that were tested was "
-        f"“{verdict.get('verdict')}”. Nothing is known about those in the run.",
-        standing=standing(material),
-        claimed=_done(material),
-        not_claimed=(_TRACES, *(verdict.get("limits") or ())),
-        needed=("An audit of the run as it is (pfedul audit).",),
-        tiles=_tiles(material, _kept_tile, _cost_tile),
+        meaning="There is evidence, but it is about other tensors than those in the run. The "
+        f"verdict on those was “{page.word}”; nothing is known about these.",
+        figure=None,
+        not_claimed=(_TRACES, *page.not_claimed),
     )
 
 
-def _without_evidence(material: Material) -> Banner:
-    return Banner(
-        tone="unknown",
+def _without_evidence(page: Banner, material: Material) -> Banner:
+    known = NO_EVIDENCE if material.request else NOTHING_AT_ALL
+    return replace(
+        page,
+        look=UNKNOWN,
         word="no evidence",
-        meaning="Nothing was measured, so nothing is claimed about what the model remembers.",
-        sentence=NO_EVIDENCE if material.request else NOTHING_AT_ALL,
-        standing=standing(material),
-        claimed=_done(material),
+        meaning=f"Nothing was measured, so nothing is claimed. {known}",
+        figure=None,
         not_claimed=(_TRACES,),
-        needed=("A rehearsal (pfedul rehearse) before a removal, or pfedul audit after it.",),
-        tiles=_tiles(material, _kept_tile),
-    )
-
-
-def _done(material: Material) -> tuple[str, ...]:
-    """What is known without any test."""
-    if not material.request:
-        return ()
-    layers = (material.plan or {}).get("layers") or ()
-    chosen = counted(sum(bool(layer["selected"]) for layer in layers), "shared layer")
-    return (
-        f"What the run folder held of {joined(material.targets)} was erased.",
-        f"The removal corrected {chosen}.",
     )
 
 
@@ -139,46 +161,7 @@ def standing(material: Material) -> str:
     if not material.evidence:
         return f"{who} was removed without a rehearsal."
     return {
-        True: "This holds for the tensors of the run: the tested ones have the same hashes.",
+        True: "This holds for the model in the run: its tensors have the hashes of those tested.",
         False: "This does not hold for the tensors of the run: they are not those tested.",
         None: "It was not checked whether the tensors of the run are those tested.",
     }[material.holds]
-
-
-def _tiles(material: Material, *makers: Callable[[Material], Tile | None]) -> tuple[Tile, ...]:
-    return tuple(tile for make in makers if (tile := make(material)) is not None)
-
-
-def _tests_tile(material: Material) -> Tile | None:
-    tests = material.tests()
-    if not tests:
-        return None
-    silent = sum(test["finding"] not in {"leak", "reduced leak", "below"} for test in tests)
-    oracles = counted(len(material.evidence.get("oracles") or ()), "retrained model")
-    other = "a coin toss" if is_instant(material.evidence) else oracles
-    return Tile("Tests that see no leak", f"{silent} of {len(tests)}", f"compared with {other}")
-
-
-def _power_tile(material: Material) -> Tile | None:
-    seen = [test.get("smallest_visible") for test in material.tests()]
-    if all(value is None for value in seen):
-        return None
-    hint = "in AUC, test by test; smaller ones stay unseen"
-    return Tile("Smallest leak visible", extent(seen), hint)
-
-
-def _kept_tile(material: Material) -> Tile | None:
-    pps = material.outcome.get("pps")
-    if pps is None:
-        return None
-    ends = span(material.outcome.get("pps_interval"))
-    return Tile("Accuracy kept by others (PPS)", number(pps), f"1 is all; {ends or 'no interval'}")
-
-
-def _cost_tile(material: Material) -> Tile | None:
-    times = cheaper(material)
-    if times is None:
-        return None
-    return Tile(
-        "Cost against retraining", f"1 / {times:,.0f}", "in CPU time, rehearsal not counted"
-    )
