@@ -13,7 +13,7 @@ from pfedul.report.material import Json
 from pfedul.report.style import BAND, GRID, INK, SERIES, series_of
 
 _WIDTH = 340
-_ROW_HEIGHT, _ROW_HEIGHT_SHARED, _FRAME_HEIGHT = 21, 34, 56
+_ROW_HEIGHT, _ROW_HEIGHT_SHARED, _FRAME_HEIGHT = 21, 27, 56
 
 ModelFigures = Mapping[str, Json | None]
 """A figure for each model: candidate, oracles, untouched."""

@@ -213,11 +213,17 @@ def controls_section(material: Material) -> Section:
     elif not controls:
         blocks = [Text("No controls were run, so the audit itself is unchecked.", "warning")]
     else:
-        right = sum(control.get("holds") is True for control in controls)
-        count = f"{right} of {counted(len(controls), 'control')} were judged rightly."
         fold = Fold.of("Control by control", _controls_table(controls))
-        blocks = [Text(f"{_WHY} {count}"), *_broken(controls), fold]
+        blocks = [Text(f"{_WHY} {_rightly(controls)}"), *_broken(controls), fold]
     return Section.of("controls", "Can the audit be trusted?", blocks)
+
+
+def _rightly(controls: Sequence[Json]) -> str:
+    right, open_ = (
+        sum(control.get("holds") is answer for control in controls) for answer in (True, None)
+    )
+    undecided = f", {open_} could not be decided" if open_ else ""
+    return f"{right} of {counted(len(controls), 'control')} were judged rightly{undecided}."
 
 
 def _controls_table(controls: Sequence[Json]) -> Table:
