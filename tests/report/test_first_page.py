@@ -36,6 +36,14 @@ def test_the_one_number_is_a_share_with_its_interval_in_words():
     assert first(example.other_tensors()).figure is None
 
 
+def test_more_than_all_is_called_too_much():
+    material = example.leaking("over-forgotten")
+    material["evidence"]["removed"] = {"value": 1.6, "interval": [1.2, 1.9]}
+    figure = first(material).figure
+    assert figure.value == "160 %"
+    assert "Too much was taken away" in figure.words
+
+
 def test_where_nothing_could_be_seen_the_number_is_what_could_have_been_missed():
     material = example.leaking("nothing measurable to forget")
     assert first(material).figure.value == "0.06"

@@ -75,15 +75,17 @@ def _figure(material: Material, verdict: str) -> Figure | None:
     whose = joined(material.targets, "the client")
     removed = material.evidence.get("removed")
     if removed is not None and removed.get("value") is not None:
+        if verdict == OVER_FORGOTTEN:
+            return Figure(f"{100 * removed['value']:.0f} %", _too_much(whose))
         return Figure(_share(removed["value"]), _gone_words(removed, whose))
     seen = [test.get("smallest_visible") for test in material.tests()]
     known = [value for value in seen if value is not None]
     if verdict != NOTHING_TO_FORGET or not known:
         return None
     words = (
-        f"is the smallest leak that one of the {len(known)} tests could have missed, as AUC above "
-        "a coin toss (0.5 more is certainty). Before the removal none was seen, so no share of it "
-        "can be given."
+        f"A smaller leak could have been missed by one of the {len(known)} tests: AUC above a coin "
+        "toss, where 0.5 more is certainty. None was seen before the removal, so there is no share "
+        "of it that is gone."
     )
     return Figure(number(max(known), 2), words)
 
@@ -96,12 +98,21 @@ def _gone_words(removed: Json, whose: str) -> str:
     )
 
 
+def _too_much(whose: str) -> str:
+    return (
+        f"of what an attacker could recognise of {whose} is gone, where 100 % would be all of it. "
+        "Too much was taken away: samples now stand out because the model knows them less than "
+        "samples that nobody trained with."
+    )
+
+
 def _between(removed: Json) -> str:
     low, high = removed.get("interval") or (None, None)
     if low is None or high is None:
         return "How sure that is was not measured."
+    lower = "none of it" if low <= 0 else _share(low)
     upper = "all of it" if high >= 1 else _share(high)
-    return f"The true share lies between {_share(low)} and {upper}, with 95 % confidence."
+    return f"The true share lies between {lower} and {upper}, with 95 % confidence."
 
 
 def _share(value: float) -> str:
