@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from helpers.chromium import CHROMIUM, DARK, dump, screenshot
+from helpers.browser import DARK, dump, needs_browser, screenshot
 from helpers.dashboards import ask, run_folders, served
 from pfedul.dashboard.routes import Answer, Dashboard
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+pytestmark = needs_browser
 
 NARROW = 360
 

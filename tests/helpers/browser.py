@@ -9,6 +9,7 @@ import html
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def look(page: Path, name: str, width: int, height: int = 2400, dark: bool = Fal
     frame = page.parent / f"frame-{name}.html"
     frame.write_text(_frame(page.read_text(encoding="utf-8"), width, height), encoding="utf-8")
     flags = [f"--window-size={max(width, _LEAST)},{height}", "--hide-scrollbars"]
-    flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
+    flags += [DARK] if dark else []
     dom = _browse(frame, *flags, "--dump-dom", f"--screenshot={artefact(f'{name}.png')}")
     found = re.search(r"<title>wide: (\d+)</title>", dom)
     assert found is not None, "the page was not shown"
@@ -60,6 +61,35 @@ def _browse(page: Path, *flags: str) -> str:
     command = [BROWSER, *own, *flags, page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return done.stdout
+
+
+DARK = "--blink-settings=preferredColorScheme=0"
+
+
+def dump(address: str, milliseconds: int = 3000) -> tuple[str, str]:
+    """The page as it is after some time of its own, and what the browser complains of."""
+    return _visit(address, "--dump-dom", *_size(1280, 900, milliseconds))
+
+
+def screenshot(address: str, name: str, *flags: str, size: tuple[int, int]) -> Path:
+    """A picture of the page among the artefacts of the tests."""
+    file = artefact(name)
+    file.unlink(missing_ok=True)
+    _visit(address, f"--screenshot={file}", *flags, *_size(*size, milliseconds=1000))
+    return file
+
+
+def _size(width: int, height: int, milliseconds: int) -> tuple[str, str]:
+    return f"--window-size={width},{height}", f"--virtual-time-budget={milliseconds}"
+
+
+def _visit(address: str, *flags: str) -> tuple[str, str]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        own = [*browser_flags(Path(profile)), "--disable-quic", "--enable-logging=stderr"]
+        command = [BROWSER, *own, "--hide-scrollbars", *flags, address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return done.stdout, "\n".join(complaints)
 
 
 def pages_of(pdf: Path) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfedul.report.blocks import Page
-from pfedul.report.sections.verdict import TONES
-
-SIGNS = {"good": "✓", "mixed": "◐", "bad": "✗", "unknown": "?"}
+from pfedul.report.looks import Look, look_of
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,8 @@ def finding_of(page: Page) -> Finding:
     """Of a page that has a first screen, as that of `report_content` has."""
     banner = page.banner
     assert banner is not None
-    sentences = (banner.meaning, banner.sentence, banner.standing)
-    return Finding(_state(banner.word, banner.tone), tuple(filter(None, sentences)))
+    sentences = (banner.meaning, banner.standing)
+    return Finding(_state(banner.word, banner.look), tuple(filter(None, sentences)))
 
 
 def verdict_state(word: str) -> State:
@@ -41,8 +39,8 @@ def verdict_state(word: str) -> State:
     >>> verdict_state("partly forgotten")
     State(word='partly forgotten', tone='mixed', sign='◐')
     """
-    return _state(word, TONES.get(word, "unknown"))
+    return _state(word, look_of(word))
 
 
-def _state(word: str, tone: str) -> State:
-    return State(word, tone, SIGNS[tone])
+def _state(word: str, look: Look) -> State:
+    return State(word, look.tone, look.sign)
