@@ -44,6 +44,20 @@ def test_the_mean_by_hand():
     torch.testing.assert_close(noise.double(), mean.noise["w"], rtol=1e-3, atol=1e-5)
 
 
+def test_a_round_that_is_played_again_with_other_replies_has_other_noise():
+    """Who saw the round before it was lost could else subtract one mean from the other."""
+
+    def noise(*changes):
+        mean = NoisyMean(Privacy(1.0, 1.0, 3.0), 7, dict, {"w": torch.zeros(3)})
+        for change in changes:
+            mean.add("ann", {"w": torch.full((3,), change)}, 1)
+        mean.result()
+        return mean.noise["w"]
+
+    assert torch.equal(noise(1.0, 2.0), noise(1.0, 2.0))
+    assert not torch.isclose(noise(1.0, 2.0), noise(1.0)).any()
+
+
 def test_nobody_in_a_round_leaves_the_noise_alone():
     mean = NoisyMean(Privacy(1.0, 1.0, 1.0), 7, dict, {"w": torch.zeros(3)})
     assert torch.equal(mean.result()["w"], mean.noise["w"].float())

@@ -16,6 +16,9 @@ import torch
 from torch import Generator
 
 from pfedul.aggregation.base import Share
+from pfedul.base.hashes import digest
+from pfedul.base.randomness import derive_seed
+from pfedul.base.tensorfile import encode
 from pfedul.base.tensors import Tensors
 
 
@@ -29,7 +32,11 @@ class Privacy:
 
 
 class NoisyMean:
-    """Adds up updates as they come; the noise is drawn from `seed`, the same for tied tensors."""
+    """Adds up updates as they come; the noise is drawn from `seed`, the same for tied tensors.
+
+    The sum is a part of what it is drawn from. A round that is played again, after a kill or in a
+    copy, may have other replies, and the difference of two means must not be without noise.
+    """
 
     noise: Tensors
 
@@ -52,7 +59,8 @@ class NoisyMean:
         }
 
     def _drawn(self) -> Tensors:
-        source = Generator().manual_seed(self._seed)
+        seed = derive_seed(self._seed, "noise of a sum", digest(encode(self._sum)))
+        source = Generator().manual_seed(seed)
         scale = self._how.noise * self._how.clip / self._how.expected
         return {
             name: scale * torch.randn(t.shape, generator=source, dtype=torch.float64, device="cpu")
