@@ -209,7 +209,7 @@ def test_a_changed_tensor_with_a_changed_hash_is_found(run):
         sql = "UPDATE files SET sha256 = ? WHERE path = 'shared.safetensors'"
         database.execute(sql, (digest_file(run / "shared.safetensors"),))
         database.commit()
-    assert wrong(run) == ["The list of files in the ledger: not what entry 9 attests."]
+    assert wrong(run) == ["The list of files in the ledger: not what entry 10 attests."]
 
 
 def test_a_changed_verdict_is_not_shown_as_the_verdict(run, tmp_path):

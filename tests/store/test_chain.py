@@ -56,7 +56,7 @@ def tamper(run, *statements):
 def test_everything_that_happened_is_an_entry_signed_with_the_users_key(run):
     chain = read(run)
     kinds = [entry.kind for entry in chain]
-    wanted = ("created", "request", "commit", "admission", "audit", "state")
+    wanted = ("created", "request", "commit", "admission", "audit", "evaluations", "state")
     assert set(kinds) == set(wanted)
     assert {entry.public_key for entry in chain} == {public_hex(make_key(usual_key_file()))}
     assert not broken_links(chain)
@@ -80,6 +80,8 @@ def test_the_key_is_the_users_alone():
         "UPDATE requests SET outcome = replace(outcome, 'none', 'some')",
         "DELETE FROM requests",
         "UPDATE admissions SET joined_round = 0",
+        "UPDATE evaluations SET accuracy = 0.01",
+        "INSERT INTO evaluations SELECT 9, client, 1.0, loss, samples FROM evaluations",
         "DELETE FROM admissions",
         "INSERT INTO erasures VALUES (1, 'c1', '', 'now', 'now', '{}')",
         "UPDATE files SET sha256 = 'x' || substr(sha256, 2) WHERE path = 'shared.safetensors'",
@@ -111,9 +113,10 @@ def test_another_key_is_an_entry_of_its_own(run, monkeypatch, tmp_path):
     accept(run)
     with reopen(run) as federation:
         federation.train(2)
-    *_, changed, accepted, settings, commit, state = read(run)
-    kinds = [changed.kind, accepted.kind, settings.kind, commit.kind, state.kind]
-    assert kinds == ["key changed", "accepted", "settings", "commit", "state"]
+    *_, changed, accepted, settings, commit, evaluations, state = read(run)
+    last = (changed, accepted, settings, commit, evaluations, state)
+    kinds = ["key changed", "accepted", "settings", "commit", "evaluations", "state"]
+    assert [entry.kind for entry in last] == kinds
     assert changed.public_key == commit.public_key == public_hex(operator_key())
     assert changed.facts["from"] == read(run)[0].public_key
 

@@ -58,7 +58,7 @@ def test_taken_over_it_is_brought_up_and_keeps_its_rows(run, tmp_path):
     added = {name: after.pop(name) for name in NEWER}
     chain = added.pop("chain")
     assert not any(added.values())
-    assert [row["kind"] for row in chain] == ["upgraded"] * 4 + ["accepted"]
+    assert [row["kind"] for row in chain] == ["upgraded"] * 5 + ["accepted"]
     assert json.loads(chain[0]["body"])["from"] == "2"
     for found, number in ((before, "2"), (after, FORMAT)):
         found["meta"] = sorted(found["meta"], key=lambda row: row["key"])
@@ -83,7 +83,7 @@ def test_of_a_run_without_a_chain_the_rows_that_are_there_are_signed(tmp_path):
     with reopen(run):
         pass
     about = [json.loads(row["about"])[:1] for row in tables(run)["chain"] if row["about"]]
-    assert about == [["files"], ["meta"], ["requests"], ["state"], ["meta"]]
+    assert about == [["files"], ["meta"], ["requests"], ["evaluations"], ["state"], ["meta"]]
     with closing(sqlite3.connect(run / "ledger.db")) as database:
         database.execute("UPDATE requests SET asked_at = 'never'")
         database.commit()

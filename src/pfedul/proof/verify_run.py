@@ -31,7 +31,8 @@ from pfedul.store.tables import file_digests
 from pfedul.store.trust import heirs, is_trial, reservations, trial_words
 
 NOT_SIGNED = (
-    "Figures of rounds, replies and evaluations are not signed: a removal rewrites or erases them.",
+    "Figures of rounds, replies and earlier evaluations are not signed: a removal rewrites or "
+    "erases them.",
     "The chain shows what the owner of the key signed; the owner could sign another history, "
     "unless somebody has a certificate of this one.",
     "Backups and copies elsewhere were not seen.",

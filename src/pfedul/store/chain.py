@@ -40,6 +40,7 @@ KEYS = {
     "erasures": ("request", "target"),
     "meta": ("key",),
     "files": ("path",),
+    "evaluations": ("round", "client"),
 }
 """Tables that entries are about -> the columns of their primary key."""
 
@@ -57,6 +58,9 @@ STATE_TABLES = {
 salt goes with the next one, so it says nothing of what was erased."""
 
 CREATED, UPGRADED, SETTINGS = "created", "upgraded", "settings"
+EVALUATIONS = "evaluations"
+"""An entry is about those of the last round: a removal says from them what was there before it."""
+
 KEY_CHANGED, HANDED_OVER, ACCEPTED = "key changed", "handed over", "accepted"
 COMMIT, REQUEST, AUDIT, ADMISSION = "commit", "request", "audit", "admission"
 ERASURE, ERASED = "erasure at the client", "erased"
@@ -182,19 +186,21 @@ def rows_digest(database: sqlite3.Connection, about: str, salt: str) -> str | No
 def _rows(
     database: sqlite3.Connection, table: str, columns: Sequence[str], key: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
-    where = " AND ".join(f"{name} = ?" for name in columns) if key else "1"
+    every = "round = (SELECT MAX(round) FROM evaluations)" if table == EVALUATIONS else "1"
+    where = " AND ".join(f"{name} = ?" for name in columns) if key else every
     sql = f"SELECT * FROM {table} WHERE {where} ORDER BY {', '.join(columns)}"
     return [dict(row) for row in database.execute(sql, tuple(key))]
 
 
-def touches_state(sql: str) -> bool:
-    """Whether a statement writes into one of the tables of the state.
+def needed_by(sql: str) -> Attestation | None:
+    """The entry about what a statement writes, where the statement does not bring its own.
 
-    >>> touches_state("DELETE FROM clients WHERE client = ?"), touches_state("DELETE FROM files")
-    (True, False)
+    >>> needed_by("DELETE FROM clients WHERE client = ?").kind, needed_by("DELETE FROM files")
+    ('state', None)
     """
     target = re.match(r"(?:INSERT(?: OR REPLACE)? INTO|DELETE FROM|UPDATE) (\w+)", sql)
-    return target is not None and target[1] in STATE_TABLES
+    kind = STATE if target and target[1] in STATE_TABLES else target[1] if target else ""
+    return Attestation(kind, kind) if kind in {STATE, EVALUATIONS} else None
 
 
 def attested_rows(database: sqlite3.Connection) -> list[Attestation]:

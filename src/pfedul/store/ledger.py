@@ -17,14 +17,15 @@ from pfedul.base.keys import operator_key
 from pfedul.errors import PfedulError, TransientError
 from pfedul.store.chain import (
     CHAIN_TABLES,
+    EVALUATIONS,
     STATE,
     UPGRADED,
     Attestation,
     append,
     attested_rows,
     last_entry,
+    needed_by,
     rows_digest,
-    touches_state,
 )
 from pfedul.store.connection import open_to_read, open_to_write
 from pfedul.store.memory import Memory
@@ -184,8 +185,8 @@ class Ledger:
     def write(self, statements: Iterable[Statement]) -> None:
         """Execute all of the statements, durably, or none of them."""
         statements = list(statements)
-        if any(isinstance(item, tuple) and touches_state(item[0]) for item in statements):
-            statements.append(Attestation(STATE, STATE))
+        needed = (needed_by(item[0]) for item in statements if isinstance(item, tuple))
+        statements += {item.kind: item for item in needed if item is not None}.values()
         self._write(statements)
         if any(isinstance(statement, Attestation) for statement in statements):
             self.remember(self._memory)
@@ -305,7 +306,8 @@ def _upgrade(database: sqlite3.Connection) -> None:
     if number in _UPGRADES:
         # The name is random: the first hash stands for the run, so no two may be equal.
         first = Attestation(UPGRADED, facts={"from": number, "run": secrets.token_hex(16)})
-        _execute(database, [first, *attested_rows(database), Attestation(UPGRADED, STATE)])
+        last = [Attestation(UPGRADED, table) for table in (EVALUATIONS, STATE)]
+        _execute(database, [first, *attested_rows(database), *last])
     database.execute("COMMIT")
 
 
