@@ -12,6 +12,7 @@ from helpers.commands import refuse, succeed
 from helpers.tasks import federation_of
 from helpers.toys import QUICK, Tied, WithNorm, client_data, create
 from pfedul import Federation, PfedulError
+from pfedul.base.inputs import answer
 
 CLIENT = "c1"
 INPUTS = client_data()[CLIENT][1][0]
@@ -157,13 +158,11 @@ def test_without_onnx_a_sentence_says_what_to_install(tmp_path):
 def test_what_cannot_be_written_as_onnx_leaves_no_folder(tmp_path, monkeypatch):
     for module in ("onnx", "onnxscript"):  # empty ones, with which torch cannot export
         monkeypatch.setitem(sys.modules, module, ModuleType(module))
-    one, several = create(tmp_path / "run", rounds=0), federation_of("regression", tmp_path / "two")
-    for federation, words in (
-        (one, "cannot be written as ONNX"),
-        (several, "samples of one input"),
+    with (
+        create(tmp_path / "run", rounds=0) as federation,
+        pytest.raises(PfedulError, match="cannot be written as ONNX"),
     ):
-        with federation, pytest.raises(PfedulError, match=words):
-            federation.export(CLIENT, tmp_path / "out", onnx=True)
+        federation.export(CLIENT, tmp_path / "out", onnx=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -178,3 +177,20 @@ def test_onnx_gives_the_same_answers_for_any_number_of_samples(tmp_path):
     for count in (1, 5):
         (answer,) = session.run(None, {"input": INPUTS[:count].numpy()})
         assert torch.allclose(torch.from_numpy(answer), model(INPUTS[:count]), atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["regression", "token-classification", "language-modelling"])
+def test_onnx_takes_several_inputs_and_sequences_of_any_length(task, tmp_path):
+    pytest.importorskip("onnxscript")
+    reference = pytest.importorskip("onnx.reference")
+    with federation_of(task, tmp_path / "run", rounds=0) as federation:
+        files = federation.export(CLIENT, tmp_path / "out", onnx=True)
+        model, train = federation.model(CLIENT), federation.bench.data[CLIENT].train
+    session = reference.ReferenceEvaluator(str(files[-1]))
+    lengths = set()
+    for indices in (torch.tensor([0]), torch.arange(4), torch.arange(9)):
+        x, _ = train.batch(indices)
+        (found,) = session.run(None, {name: tensor.numpy() for name, tensor in x.items()})
+        assert torch.allclose(torch.from_numpy(found), answer(model, x), atol=1e-5)
+        lengths.add(next(iter(x.values())).shape[1])
+    assert task == "regression" or len(lengths) > 1

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers.tasks import federation_of, tokens
+from pfedul.base.inputs import answer
 from pfedul.unlearn.inspection import exact_scores
 
 transformers = pytest.importorskip("transformers")
@@ -93,6 +94,9 @@ CASES = {
 }
 
 
+ONNX = ("classes", "text", "LoRA", "peft, personal")
+
+
 def data_of(sample):
     parts = {client: (tokens(client, 0), tokens(client, 1)) for client in range(3)}
     return {f"c{n}": tuple([sample(row) for row in part] for part in parts[n]) for n in parts}
@@ -129,3 +133,19 @@ def test_masks_are_looked_at_and_the_exact_fisher_is_known(tmp_path):
     with federation_of("classification", tmp_path / "run", **chosen) as federation:
         federation.train()
         assert all(0 < score < 1 for score in exact_scores(federation, ["c1"]))
+
+
+@pytest.mark.parametrize("case", ONNX)
+def test_onnx(case, tmp_path):
+    task, model, sample, _ = CASES[case]
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    chosen = {"data": data_of(sample), "model": model, "rounds": 0}
+    with federation_of(task, tmp_path / "run", **chosen) as federation:
+        files = federation.export("c0", tmp_path / "model", onnx=True)
+        model, train = federation.model("c0"), federation.bench.data["c0"].train
+    session = runtime.InferenceSession(str(files[-1]))
+    for count in (1, 7):
+        x, _ = train.batch(torch.arange(count))
+        (found,) = session.run(None, {name: tensor.numpy() for name, tensor in x.items()})
+        assert torch.allclose(torch.from_numpy(found), answer(model, x), atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from pfedul.base.code import OwnFunction
 from pfedul.base.extras import needed
-from pfedul.base.inputs import single
+from pfedul.base.inputs import Inputs, answer, from_named, named_tensors
 from pfedul.base.tensorfile import encode
 from pfedul.base.tensors import load_tensors
 from pfedul.errors import PfedulError
@@ -24,6 +25,7 @@ from pfedul.run.run import Run
 from pfedul.settings import OWN
 from pfedul.store.folder import absolute, own_errors
 from pfedul.tasks.classification import CLASSIFICATION
+from pfedul.tasks.collate import MASK
 
 TENSORS, MODULE, ONNX = "model.safetensors", "model.py", "model.onnx"
 
@@ -60,9 +62,9 @@ def _refuse_place(run: Run, folder: Path) -> None:
         raise PfedulError(f"{folder} is there already; give a new folder, or an empty one.")
 
 
-def _inputs(run: Run, client: str) -> Tensor:
+def _inputs(run: Run, client: str) -> Inputs:
     """Two samples, as the model takes them."""
-    return single(run.bench.data[client].train.batch(torch.arange(2, device="cpu"))[0])
+    return run.bench.data[client].train.batch(torch.arange(2, device="cpu"))[0]
 
 
 # The module that loads it again
@@ -150,16 +152,34 @@ def _arguments(factory: partial[Any]) -> str | None:
 # ONNX
 
 
-def _as_onnx(model: nn.Module, inputs: Tensor) -> bytes:
-    """With a free number of samples."""
+class _Answering(nn.Module):
+    """The model with its inputs by place and one tensor as output, as ONNX needs it."""
+
+    def __init__(self, model: nn.Module, like: Inputs) -> None:
+        super().__init__()
+        self.model, self.kind, self.names = model, type(like), list(named_tensors(like))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return answer(self.model, from_named(self.kind, dict(zip(self.names, inputs, strict=True))))
+
+
+def _as_onnx(model: nn.Module, inputs: Inputs) -> bytes:
+    """With a free number of samples, and of positions where there is a mask over them."""
     for module in ("onnx", "onnxscript"):
         needed(module, "ONNX", "pfedul[onnx]")
-    how: dict[str, Any] = {"input_names": ["input"], "output_names": ["output"]}
-    how |= {"dynamic_shapes": ({0: "batch"},), "external_data": False, "verbose": False}
+    tensors = named_tensors(inputs)
+    free = {0: "batch", 1: "length"} if MASK in tensors else {0: "batch"}
+    how: dict[str, Any] = {"output_names": ["output"], "external_data": False, "verbose": False}
+    how["input_names"] = [_input_name(name) for name in tensors]
+    how["dynamic_shapes"] = (
+        tuple({a: free[a] for a in free if a < t.ndim} for t in tensors.values()),
+    )
     with TemporaryDirectory() as folder:
         path = Path(folder) / ONNX
         try:
-            torch.onnx.export(model, (inputs,), path, dynamo=True, **how)
+            torch.onnx.export(
+                _Answering(model, inputs), tuple(tensors.values()), path, dynamo=True, **how
+            )
         except Exception as error:  # the exporter has many kinds, depending on the model
             raise PfedulError(
                 f"The model cannot be written as ONNX ({_first_line(error)}); leave out --onnx, "
@@ -168,5 +188,15 @@ def _as_onnx(model: nn.Module, inputs: Tensor) -> bytes:
         return path.read_bytes()
 
 
+def _input_name(name: str) -> str:
+    """Inputs by place are input_0, input_1 and so on; a single one is `input`.
+
+    >>> [_input_name(name) for name in ("", "0", "input_ids")]
+    ['input', 'input_0', 'input_ids']
+    """
+    return name if name.isidentifier() else f"input_{name}".rstrip("_")
+
+
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    """Without the colours that torch's exporter writes for a terminal."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error).strip().partition("\n")[0])
