@@ -61,6 +61,14 @@ def numbers():
     return [1, 2]
 
 
+def nothing():
+    pass
+
+
+def leaving():
+    raise SystemExit("no data")
+
+
 def not_a_pair():
     return {"c0": 1}
 """

@@ -42,7 +42,7 @@ class OwnFunction:
             return self.function(**self.arguments)
         except (PfedulError, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PfedulError(f"The {self.owner} failed: {reason(error)}.") from error
 
 

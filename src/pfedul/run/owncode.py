@@ -94,7 +94,11 @@ def own_parts(
     if not isinstance(data, OwnFunction):
         return data, model
     _refuse_dealing(settings)
-    return data(), model
+    made = data()
+    if not isinstance(made, Mapping):
+        kind = type(made).__name__
+        raise PfedulError(f"The {data.owner} must return {{client: (train, test)}}, not {kind}.")
+    return made, model
 
 
 def _own_part(key: str, settings: Settings, given: Any, run: Path) -> Any:
