@@ -116,6 +116,8 @@ def test_a_built_in_model_is_exported_by_the_command(tmp_path):
         "export", run, "--client", client, "--into", out
     ).replace("\n", "")
     assert torch.equal(loaded(out)(inputs), expected)
+    succeed("export", run, "--client", client, "--into", out)  # it is there
+    (out / "model.py").write_text("another")
     assert "is there already" in refuse("export", run, "--client", client, "--into", out)
 
 

@@ -39,25 +39,31 @@ def whole_model(run: Run, client: str) -> nn.Module:
 
 
 def export(run: Run, client: str, into: str | Path, *, onnx: bool = False) -> list[Path]:
-    """Write the client's model into a new folder; returns the files."""
+    """Write the client's model into a new folder, unless it is there; returns the files."""
     folder = absolute(into)
-    _refuse_place(run, folder)
+    _refuse_run_folder(run, folder)
     model = whole_model(run, client)
     files = {TENSORS: encode(model.state_dict()), MODULE: module_of(run, client).encode()}
     if onnx:
         files[ONNX] = _as_onnx(model, _inputs(run, client))
+    paths = {folder / name: data for name, data in files.items()}
     with own_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-    return [folder / name for name in files]
+        if not all(path.is_file() and path.read_bytes() == paths[path] for path in paths):
+            _refuse_full(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            for path, data in paths.items():
+                path.write_bytes(data)
+    return list(paths)
 
 
-def _refuse_place(run: Run, folder: Path) -> None:
+def _refuse_run_folder(run: Run, folder: Path) -> None:
     if folder.is_relative_to(run.store.path):
         raise PfedulError(
             f"{folder} is in the run folder, where pfedul keeps order; give a folder elsewhere."
         )
+
+
+def _refuse_full(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise PfedulError(f"{folder} is there already; give a new folder, or an empty one.")
 
