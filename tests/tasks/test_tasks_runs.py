@@ -12,6 +12,7 @@ from helpers.auditing import rehearse
 from helpers.tasks import SOURCES, TRANSFORMER, TwoInputs, data_of, federation_of
 from pfedul import Federation, PfedulError
 from pfedul.audit.ask.answers import surfaces_of
+from pfedul.audit.ask.surfaces import SURFACES
 from pfedul.data.own import own_clients
 from pfedul.data.samples import TensorSamples
 from pfedul.tasks import task_of
@@ -42,7 +43,10 @@ def test_it_trains_forgets_and_audits(forgotten):
 def test_a_surface_that_a_task_has_not_is_missing_with_a_reason(forgotten):
     federation, _, _ = forgotten
     names = {surface.name for surface in surfaces_of(federation.bench)}
-    assert ("probe" in names) == (federation.settings.task == "classification")
+    without = federation.settings.task != "classification"
+    assert ("probe" not in names) == without
+    reason = next(s for s in SURFACES if s.name == "probe").missing(federation.bench) or ""
+    assert ("other surfaces serve every task" in reason) == without
 
 
 def test_a_run_opens_again_with_its_task(tmp_path):

@@ -157,7 +157,11 @@ def _no_shared_model(bench: Workbench) -> str | None:
 def _no_probe(bench: Workbench) -> str | None:
     """The probe tells classes apart, in the place of the head, so there must be one to be seen."""
     if not bench.training.task.classes:
-        return f"a probe tells classes apart, and the task {bench.training.task.name} has none"
+        task = bench.training.task.name
+        return (
+            f"a probe tells classes apart, and the task {task} has none; the attacks through the "
+            "other surfaces serve every task"
+        )
     if bench.head is None:
         try:
             head_of(bench.build_model())
