@@ -222,7 +222,7 @@ def test_a_changed_verdict_is_not_shown_as_the_verdict(run, tmp_path):
     page = tmp_path / "page.md"
     report = call("report", run, "--format", "md", "--output", page)
     assert report.exit_code == 1
-    assert "## Verdict: not as it was signed" in page.read_text()
+    assert "## Verdict: ! not as it was signed" in page.read_text()
     status = call("status", run)
     assert status.exit_code == 1
     assert status.stdout.splitlines()[0].startswith("WRONG")

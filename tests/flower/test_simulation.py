@@ -103,7 +103,7 @@ def test_nobody_else_can_reach_the_ray_that_it_starts(engine, mixture):
 
 def test_an_error_in_a_users_code_is_shown_and_leaves_no_process_behind(engine, mixture):
     replies_of(engine, mixture, ["fedper-c0"])
-    started, folder = descendants(), engine._simulator.folder
+    started, folder = started_by_it(), engine._simulator.folder
     assert len(started) > 3  # the simulator, Ray's own and the workers
     with pytest.raises(ClientFailure, match=r"(?s)The work for faulty-c0 failed.*user's own code"):
         replies_of(engine, mixture, ["faulty-c0", "fedper-c0"])
@@ -206,6 +206,13 @@ def test_auto_never_takes_it(mixture):
 
 
 # Looking at processes
+
+
+def started_by_it() -> list[int]:
+    """The simulator and what is below it; a fork server of other tests is not."""
+    others = [pid for pid in descendants() if "pfedul.engine.forkserver" in name_of(pid)]
+    spared = {*others, *(pid for other in others for pid in descendants(other))}
+    return [pid for pid in descendants() if pid not in spared]
 
 
 def descendants(of: int | None = None) -> list[int]:

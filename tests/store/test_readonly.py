@@ -13,8 +13,9 @@ import pytest
 from helpers.commands import succeed
 from helpers.forgetting_kill import TARGET, deep_again, trained
 from pfedul import PfedulError
+from pfedul.cli.parts import not_as_signed
 from pfedul.status import read_status
-from pfedul.store import status_tables
+from pfedul.store import status_tables, trust
 from pfedul.store.folder import process_at_work
 from pfedul.store.store import Store
 
@@ -134,22 +135,35 @@ def test_what_would_change_the_run_is_refused(tmp_path):
     assert contents(run) == before
 
 
-def test_status_is_that_of_one_commit(run, monkeypatch):
-    """A round that is committed while the ledger is read would not fit the chain that was read."""
-    outcomes = []
+def meanwhile(module, name, run, monkeypatch):
+    """Another process tries to commit when this function was called; what came of it."""
+    outcomes, function = [], getattr(module, name)
 
-    def with_a_commit_meanwhile(ledger):
+    def with_a_commit(ledger, *args):
+        result = function(ledger, *args)
         with closing(sqlite3.connect(run / "ledger.db", timeout=0)) as other:
             try:
                 other.execute("DELETE FROM chain")
                 other.commit()
             except sqlite3.OperationalError as error:
                 outcomes.append(str(error))
-        return accuracy_rows(ledger)
+        return result
 
-    accuracy_rows = status_tables.accuracy_rows
-    monkeypatch.setattr(status_tables, "accuracy_rows", with_a_commit_meanwhile)
+    monkeypatch.setattr(module, name, with_a_commit)
+    return outcomes
+
+
+def test_status_is_that_of_one_commit(run, monkeypatch):
+    """A round that is committed while the ledger is read would not fit the chain that was read."""
+    outcomes = meanwhile(status_tables, "accuracy_rows", run, monkeypatch)
     assert read_status(run)["chain"]["wrong"] == []
+    assert outcomes == ["database is locked"]
+
+
+def test_a_chain_and_the_rows_that_it_is_about_are_of_one_commit(run, monkeypatch):
+    """Else a run that is being trained would at times not be as it was signed."""
+    outcomes = meanwhile(trust, "read_chain", run, monkeypatch)
+    assert not_as_signed(run) is None
     assert outcomes == ["database is locked"]
 
 

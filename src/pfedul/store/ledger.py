@@ -225,6 +225,9 @@ class Ledger:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within the block all queries see one commit; another process's next commit waits."""
+        if self._db.in_transaction:  # a block within such a block
+            yield
+            return
         self._db.execute("BEGIN")
         try:
             yield

@@ -71,10 +71,11 @@ def contradictions(run: Path, ledger: Ledger) -> list[str]:
 
     A ledger of an older version has no chain, which is wrong only if it had one before.
     """
-    chain, memory = read_chain(ledger), Memory(run)
-    wrong = differences_from_chain(ledger) if chain else []
-    wrong += [trial_words(run)] if is_trial(chain) else []
-    return [*wrong, memory.contradiction()] if memory.is_refused(chain) else wrong
+    with ledger.snapshot():  # what another process commits meanwhile is in neither
+        chain, memory = read_chain(ledger), Memory(run)
+        wrong = differences_from_chain(ledger) if chain else []
+        wrong += [trial_words(run)] if is_trial(chain) else []
+        return [*wrong, memory.contradiction()] if memory.is_refused(chain) else wrong
 
 
 def made_by_this_operator(ledger: Ledger) -> bool:
