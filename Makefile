@@ -40,7 +40,7 @@ demo: $(READY)  ## train a federation on embedded digits, rehearse the paper's r
 test: $(READY)  ## run the test suite
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --ignore=tests/deploy --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test-deploy: $(READY)  ## test an installed wheel, and real Flower deployments whose nodes are killed, hang or misbehave (a quarter of an hour)
+test-deploy: $(READY)  ## test an installed wheel, the examples, and real Flower deployments whose nodes are killed, hang or misbehave (a quarter of an hour)
 	$(BIN)/python -m pytest tests/deploy
 
 lint: $(READY)  ## ruff and mypy

@@ -11,7 +11,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 LONGEST_FIRST = (
-    "test_examples.py",
     "test_simulation.py",
     "test_compare.py",
     "test_methods_properties.py",

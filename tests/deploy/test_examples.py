@@ -16,7 +16,7 @@ from helpers import notebooks
 from helpers.notebooks import code_of, read_notebook
 from helpers.scripts import run_script
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 WITHOUT_SYNCS = "import os; os.fsync = lambda _descriptor: None; "
 """As in this process (conftest.py): here, too, only a power cut would lose anything."""
