@@ -118,9 +118,9 @@ def test_a_client_with_an_odd_name_stays_one_word(federation):
 def test_options_that_were_written_down_are_shown_as_they_were_given(federation):
     for options in OPTIONS:
         trial = done(federation, options)
-        written = trial.options.settled(trial.share).as_json()
-        again = given_options(written, trial.share)
-        assert again.settled(trial.share).as_json() == written
+        written = trial.options.settled(trial.usual).as_json()
+        again = given_options(written, trial.usual)
+        assert again.settled(trial.usual).as_json() == written
         assert len(option_words(again)) <= len(option_words(trial.options)), options
 
 

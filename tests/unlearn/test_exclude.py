@@ -100,6 +100,15 @@ def test_by_default_distilled_repair_rounds_follow_more_of_them_for_a_larger_sha
     assert f"{rounds} distil repair rounds" in outcome.notes[1]
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_where_clients_share_the_head_twice_as_many_rounds_follow(name, opened):
+    run = opened(name)
+    sizes = {client: member.train_samples for client, member in run.members.items()}
+    rounds = usual_rounds(sizes[TARGET] / sum(sizes.values()))
+    twice = name in {"fedavg", "fedbn"}
+    assert f"then {rounds * (1 + twice)} distil repair rounds" in run.plan(TARGET).notes[-1]
+
+
 def test_half_strength_is_half_way_and_says_what_it_costs(opened):
     run = opened()
     before, without_it = parameters(run), without(run.store, run.clients, [TARGET])

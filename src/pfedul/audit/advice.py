@@ -20,7 +20,7 @@ from pfedul.audit.judge.rules import (
 from pfedul.audit.levels import LEVELS, Level
 from pfedul.audit.rehearsal import Rehearsal, level_words, option_words
 from pfedul.base.names import DISTIL, ORDINARY
-from pfedul.unlearn.inspection import share_of
+from pfedul.unlearn.inspection import usual_repair
 from pfedul.unlearn.methods.retrain import RETRAIN
 from pfedul.unlearn.options import ForgetOptions
 
@@ -59,21 +59,21 @@ class Step:
 
 @dataclass(frozen=True)
 class Trial:
-    """A rehearsed removal. `share`: of all training samples, those of the targets."""
+    """A rehearsed removal. `usual`: how many repair rounds it has without a number."""
 
     targets: tuple[str, ...]
     options: ForgetOptions
     level: Level
     records: tuple[str, ...]
-    share: float
+    usual: int
     away: tuple[str, ...] = ()
 
     @staticmethod
     def of(rehearsal: Rehearsal) -> Trial:
         run, targets = rehearsal.run, rehearsal.targets
-        share, records = share_of(run, targets), tuple(run.settings.records)
+        usual, records = usual_repair(run, targets), tuple(run.settings.records)
         return Trial(
-            targets, rehearsal.options, rehearsal.level, records, share, away=rehearsal.away
+            targets, rehearsal.options, rehearsal.level, records, usual, away=rehearsal.away
         )
 
     @property
@@ -137,7 +137,7 @@ def _next_level(oracles: int) -> Level | None:
 
 def _gentler(trial: Trial) -> ForgetOptions:
     """Further rounds of the others bring back what retraining would have kept."""
-    options = trial.options.settled(trial.share)
+    options = trial.options.settled(trial.usual)
     return replace(options, repair_rounds=max(ENOUGH_ROUNDS, 2 * options.repairs))
 
 
@@ -156,20 +156,20 @@ def _clients(targets: Iterable[str]) -> list[str]:
     return [f"--client {shlex.quote(target)}" for target in targets]
 
 
-def given_options(settled: Mapping[str, Any], share: float) -> ForgetOptions:
+def given_options(settled: Mapping[str, Any], usual: int) -> ForgetOptions:
     """The fewest options that mean what a removal wrote down of its own.
 
-    >>> given_options(ForgetOptions().settled(0.2).as_json(), 0.2) == ForgetOptions()
+    >>> given_options(ForgetOptions().settled(3).as_json(), 3) == ForgetOptions()
     True
-    >>> given_options(ForgetOptions(layers="high").as_json(), 0.1) == ForgetOptions(layers="high")
+    >>> given_options(ForgetOptions(layers="high").as_json(), 2) == ForgetOptions(layers="high")
     True
     """
     known = {spec.name for spec in fields(ForgetOptions)}
     options = ForgetOptions(**{name: value for name, value in settled.items() if name in known})
     for spec in fields(ForgetOptions):
-        usual: Any = {spec.name: spec.default}
-        shorter = replace(options, **usual)
-        if shorter.settled(share).as_json() == options.settled(share).as_json():
+        default: Any = {spec.name: spec.default}
+        shorter = replace(options, **default)
+        if shorter.settled(usual).as_json() == options.settled(usual).as_json():
             options = shorter
     return options
 

@@ -98,7 +98,8 @@ class Personalization:
 
     The five descriptions make the table of `pfedul personalizations` and of the docs. `recalibrate`
     gives the personal tensors refitted to shared tensors that changed; the model holds both parts
-    when it is called. `needs_head` says whether the split is made at the model's head. `prepare`
+    when it is called. `needs_head` says whether the split is made at the model's head, and
+    `shares_head` that clients use the federation's, which recalibration cannot refit. `prepare`
     takes the options and a new model, and adds to it, in place, what its author need not know of;
     done twice it adds nothing.
     """
@@ -115,4 +116,5 @@ class Personalization:
     fit: Callable[[Job], Fitted]
     recalibrate: Callable[[Job, Recalibration], Tensors]
     needs_head: bool = False
+    shares_head: bool = False
     prepare: Callable[[Any, nn.Module], None] | None = None

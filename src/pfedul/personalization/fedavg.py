@@ -18,4 +18,5 @@ FEDAVG = Personalization(
     split=split_all_shared,
     fit=fit_everything,
     recalibrate=keep_nothing,
+    shares_head=True,
 )

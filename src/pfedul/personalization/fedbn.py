@@ -22,4 +22,5 @@ FEDBN = Personalization(
     split=split_norm,
     fit=fit_everything,
     recalibrate=refit_norm,
+    shares_head=True,
 )

@@ -11,7 +11,7 @@ from pfedul.protocol import Reply, Task
 from pfedul.run.run import Run
 from pfedul.server.checks import check_work
 from pfedul.unlearn.checks import check_targets
-from pfedul.unlearn.options import ForgetOptions
+from pfedul.unlearn.options import ForgetOptions, usual_rounds
 from pfedul.unlearn.pfedul.method import plan_for, stored_fisher, why_no_record
 from pfedul.unlearn.pfedul.result import Plan
 from pfedul.unlearn.pfedul.scores import layer_scores
@@ -32,7 +32,7 @@ def plan_of(run: Run, targets: Sequence[str], options: ForgetOptions) -> Plan:
 
 def _what_follows(run: Run, plan: Plan, options: ForgetOptions) -> tuple[str, ...]:
     """Repair rounds, after which the statement about the corrected tensors may no longer hold."""
-    rounds = options.settled(share_of(run, plan.targets)).repairs
+    rounds = options.settled(usual_repair(run, plan.targets)).repairs
     corrected = not same_weights(plan.apply(run.shared), run.shared)
     excludes = options.excludes
     if not rounds or (excludes and not corrected):
@@ -40,11 +40,12 @@ def _what_follows(run: Run, plan: Plan, options: ForgetOptions) -> tuple[str, ..
     return (f"then {statement(rounds, options.repair_kind, excludes and corrected)}",)
 
 
-def share_of(run: Run, targets: Sequence[str]) -> float:
-    """How much of all training samples the targets have, in the clusters that they are in."""
+def usual_repair(run: Run, targets: Sequence[str]) -> int:
+    """Rounds of repair after `exclude`, by the share of samples in the targets' own clusters."""
     groups = run.clusters.with_any(targets, run.clients).values()
     samples = {c: run.members[c].train_samples for group in groups for c in group}
-    return sum(samples[target] for target in targets) / sum(samples.values())
+    share = sum(samples[target] for target in targets) / sum(samples.values())
+    return usual_rounds(share, run.bench.personalization.shares_head)
 
 
 def score_table(run: Run) -> dict[str, list[float]]:

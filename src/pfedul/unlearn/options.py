@@ -101,7 +101,7 @@ class ForgetOptions:
         None,
         "Rounds of one epoch on the shared part, before recalibration; without a number "
         f"{USUAL_ROUNDS} after the correction 'exclude' (3 for a fifth of the samples, 5 for a "
-        "third), else none.",
+        "third; twice as many with FedAvg and FedBN), else none.",
         at_least=0,
         group=REPAIR,
     )
@@ -186,11 +186,11 @@ class ForgetOptions:
             return self.repair_rounds
         return USUAL_ROUNDS if self._reads_contributions else 0
 
-    def settled(self, share: float) -> ForgetOptions:
+    def settled(self, usual: int) -> ForgetOptions:
         """With the usual number of repair rounds, if none was given; see `usual_rounds`."""
         if self.repair_rounds is not None or not self._reads_contributions:
             return self
-        return replace(self, repair_rounds=usual_rounds(share))
+        return replace(self, repair_rounds=usual)
 
     @property
     def repair_kind(self) -> str:
@@ -278,15 +278,18 @@ class ForgetOptions:
         return {key: value for key, value in self.as_json().items() if key != "allow_unchanged"}
 
 
-def usual_rounds(share: float) -> int:
+def usual_rounds(share: float, shares_head: bool = False) -> int:
     """Repair rounds after the exclusion of targets with this share of the samples.
 
-    The more is taken out, the more there is to repair.
+    The more is taken out, the more there is to repair. Where clients share the head too,
+    recalibration does not refit it, and no old head is left that could tell the target's samples.
 
     >>> usual_rounds(0.05), usual_rounds(0.2), usual_rounds(1 / 3)
     (2, 3, 5)
+    >>> usual_rounds(0.05, shares_head=True), usual_rounds(0.2, shares_head=True)
+    (4, 6)
     """
-    return max(USUAL_ROUNDS, round(ROUNDS_OF_SHARE * share))
+    return max(USUAL_ROUNDS, round(ROUNDS_OF_SHARE * share)) * (2 if shares_head else 1)
 
 
 def named_options(values: Mapping[str, Any]) -> ForgetOptions:

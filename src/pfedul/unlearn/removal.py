@@ -36,7 +36,7 @@ from pfedul.unlearn.checks import check_away, check_method, check_targets
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.counters import counters_without_targets
 from pfedul.unlearn.erasure import erase
-from pfedul.unlearn.inspection import share_of
+from pfedul.unlearn.inspection import usual_repair
 from pfedul.unlearn.moved import plan_json
 from pfedul.unlearn.notebook import Notebook
 from pfedul.unlearn.options import ForgetOptions, changed_options
@@ -107,7 +107,7 @@ def _begin(
     check_targets(run, targets)
     refuse_leftovers(run.store.path, [one for one in run.clients if one not in targets])
     check_method(run, targets, options, away)
-    away, options = check_away(run, targets, away), options.settled(share_of(run, targets))
+    away, options = check_away(run, targets, away), options.settled(usual_repair(run, targets))
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json(), asked)
     return Removal(run, request, options, tuple(away), watch, notes)

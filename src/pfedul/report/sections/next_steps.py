@@ -14,7 +14,9 @@ from pfedul.audit.advice import (
 )
 from pfedul.audit.judge.rules import NOT_ENOUGH, VERDICTS
 from pfedul.audit.levels import Level
+from pfedul.personalization import PERSONALIZATIONS
 from pfedul.report.material import Json, Material
+from pfedul.unlearn.options import usual_rounds
 
 
 def next_steps(material: Material) -> tuple[Step, ...]:
@@ -50,14 +52,16 @@ def _level(evidence: Json) -> Level:
 
 
 def _trial(material: Material) -> Trial:
-    share = _share(material)
-    options = given_options(material.options, share)
+    usual = _usual(material)
+    options = given_options(material.options, usual)
     records = tuple(material.run.get("records") or ())
-    return Trial(material.targets, options, _level(material.evidence), records, share)
+    return Trial(material.targets, options, _level(material.evidence), records, usual)
 
 
-def _share(material: Material) -> float:
-    """Of all training samples, those of the targets."""
+def _usual(material: Material) -> int:
+    """How many rounds of repair the removal had without a number."""
     samples = {row["client"]: row["train_samples"] for row in material.run.get("clients") or ()}
     own = sum(samples.get(target, 0) for target in material.targets)
-    return own / sum(samples.values()) if own else 0.0
+    kind = material.run.get("personalization")
+    shares_head = kind is not None and PERSONALIZATIONS.parse(str(kind))[0].shares_head
+    return usual_rounds(own / sum(samples.values()) if own else 0.0, shares_head)
