@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from helpers.commands import call, refuse, succeed
 from helpers.forgetting_kill import copied
-from helpers.toys import create
+from helpers.toys import create, reopen
 from pfedul.base.hashes import digest_file
 from pfedul.base.keys import (
     KEY_VARIABLE,
@@ -23,6 +23,7 @@ from pfedul.base.keys import (
     public_pem,
     usual_key_file,
 )
+from pfedul.proof import verify_run as verifying
 from pfedul.proof.certificate import certify
 from pfedul.proof.envelope import sign
 from pfedul.proof.verify_certificate import read_certificate
@@ -70,6 +71,22 @@ def certificate_of(run):
 
 def wrong(run):
     return [check.sentence for check in verify_run(run, None) if check.holds is False]
+
+
+def test_a_round_that_is_committed_meanwhile_is_no_contradiction(run, monkeypatch):
+    """The chain that was read is older than the rows and files that are."""
+    reopened = iter([run])
+    unsigned = verifying.unsigned_entries
+
+    def with_a_round(chain):
+        for folder in reopened:
+            with reopen(folder) as federation:
+                federation.train(federation.rounds + 1)
+        return unsigned(chain)
+
+    monkeypatch.setattr(verifying, "unsigned_entries", with_a_round)
+    assert wrong(run) == []
+    assert list(reopened) == []
 
 
 def flip(file, place=None):

@@ -214,7 +214,8 @@ def _traffic(row: dict[str, Any], shared_bytes: int) -> dict[str, Any]:
 def _records(path: Path, settings: Settings, clients: int) -> dict[str, dict[str, int]]:
     """The size of each record: bytes now, and an estimate for the trained run."""
     shared = read_file(path / paths.SHARED_FILE).values()
-    extent = Extent(clients, sum(map(Tensor.numel, shared)), len(shared), settings.rounds)
+    count = sum(map(Tensor.numel, shared))
+    extent = Extent(clients, count, len(shared), settings.rounds, settings.clusters)
     sizes = {
         name: {"bytes": 0, "expected": RECORDS[name].size(extent)}
         for name in record_names(settings.record)

@@ -7,7 +7,10 @@ from helpers.forgetting_kill import CLIENTS, TARGET, copied, deep, deep_again
 from helpers.toys import client_data
 from pfedul import PfedulError
 from pfedul.clusters.layout import Clusters
+from pfedul.errors import TransientError
 from pfedul.records.contributions import BASE_FILE, contribution
+from pfedul.status import read_status
+from pfedul.store.paths import INIT_FILE
 
 KEPT = {"record": "contributions", "clip_updates": 0.0}
 """What a long update is, the lengths of both clusters' updates decide; here all are taken."""
@@ -93,8 +96,9 @@ def test_the_record_holds_before_and_after_and_the_next_removal_uses_it(both):
     assert both.clients == ["c2", "c3", "c4"]
 
 
-def test_targets_in_both_clusters_leave_at_once(both):
-    outcome = both.forget("c0", "c4", repair_rounds=0)
+@pytest.mark.parametrize("options", [{"repair_rounds": 0}, {}])
+def test_targets_in_both_clusters_leave_at_once(options, both):
+    outcome = both.forget("c0", "c4", **options)
     assert {layer["name"].split("/")[0] for layer in outcome.plan["layers"]} == {
         "cluster-1",
         "cluster-2",
@@ -102,11 +106,24 @@ def test_targets_in_both_clusters_leave_at_once(both):
     assert_whole(both)
 
 
-def test_a_cluster_of_which_everybody_leaves_is_as_before_training(both):
-    both.forget(*MEMBERS[1], repair_rounds=0)
-    base = both.clusters.view(both.store.read(BASE_FILE), 1)
-    left = both.clusters.view(both.shared, 1)
-    assert all(torch.equal(left[name], base[name]) for name in both.bench.split.parameters)
+@pytest.mark.parametrize("options", [{"repair_rounds": 0}, {}, {"repair_rounds": 2}])
+def test_a_cluster_of_which_everybody_leaves_is_as_before_training(options, both):
+    other = both.clusters.view(both.shared, 2)
+    both.forget(*MEMBERS[1], **options)
+    assert same(both.clusters.view(both.shared, 1), both.store.read(INIT_FILE))
+    assert same(both.clusters.view(both.shared, 2), other)
+
+
+def test_who_is_alone_in_a_cluster_must_be_there(both):
+    with pytest.raises(TransientError, match="try again when one of them is there"):
+        both.forget("c0", away=["c3"], repair_rounds=0)
+    both.forget("c0", away=["c2"], repair_rounds=0)
+
+
+def test_status_says_how_large_the_record_is(both):
+    size = read_status(both.store.path)["records"]["contributions"]
+    headers = size["bytes"] - size["expected"]
+    assert 0 < headers < 800 * len([*both.clients, "base"])
 
 
 @pytest.mark.parametrize("record", ["fisher", "fisher+contributions", "sums+contributions"])
@@ -117,5 +134,5 @@ def test_records_of_one_model_are_refused(record, tmp_path):
 
 
 def test_a_correction_by_fisher_is_refused(both):
-    with pytest.raises(PfedulError, match="keeps no Fisher record"):
+    with pytest.raises(PfedulError, match="has clusters; give --method knot, --correc"):
         both.forget(TARGET, correction="paper")

@@ -138,12 +138,16 @@ class Erasure:
 
 @dataclass(frozen=True)
 class Extent:
-    """What the size of a record depends on; `tensors` and `parameters` are the shared ones."""
+    """What the size of a record depends on; `tensors` and `parameters` are the shared ones.
+
+    They are those of all `clusters` together.
+    """
 
     clients: int
     parameters: int
     tensors: int
     rounds: int
+    clusters: int = 1
 
 
 @dataclass(frozen=True)

@@ -324,7 +324,7 @@ CONTRIBUTIONS = Record(
     summary="the sum of each client's own weighted updates",
     memory="one number for each shared parameter and client, and one copy of the shared tensors; "
     "two numbers with --aggregation trimmed-mean or median",
-    size=lambda of: (of.clients + 1) * 4 * of.parameters,
+    size=lambda of: (of.clients + of.clusters) * 4 * (of.parameters // of.clusters),
     recorder=ContributionsRecorder,
     folders=(NAME, SHARES),
     obsolete=lambda erasure: [] if _survives(erasure) else every_file_of(NAME)(erasure),

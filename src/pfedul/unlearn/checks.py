@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pfedul.errors import PfedulError
+from pfedul.errors import PfedulError, TransientError
 from pfedul.records import RECORDS
 from pfedul.run.run import Run
 from pfedul.store.requests import forgotten
@@ -45,6 +45,19 @@ def check_away(run: Run, targets: Sequence[str], away: Sequence[str]) -> tuple[s
         if client not in run.clients and client not in targets:
             raise PfedulError(f"'{client}' is not one of the clients, so cannot be away.")
     return tuple(client for client in away if client not in targets)
+
+
+def check_somebody_is_there(
+    run: Run, targets: Sequence[str], options: ForgetOptions, away: Sequence[str]
+) -> None:
+    """Refuse `exclude` where nobody could estimate shared statistics again, or repair."""
+    remaining = [client for client in run.clients if client not in targets]
+    for group in run.clusters.with_any(targets, remaining).values() if options.excludes else ():
+        if set(group) <= set(away):
+            raise TransientError(
+                f"All who remain in the federation of {', '.join(targets)} are away "
+                f"({', '.join(group)}); try again when one of them is there."
+            )
 
 
 def check_method(

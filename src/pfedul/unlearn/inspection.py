@@ -41,10 +41,15 @@ def _what_follows(run: Run, plan: Plan, options: ForgetOptions) -> tuple[str, ..
 
 
 def usual_repair(run: Run, targets: Sequence[str]) -> int:
-    """Rounds of repair after `exclude`, by the share of samples in the targets' own clusters."""
+    """Rounds of repair after `exclude`, by the share of samples in the targets' own clusters.
+
+    None where nobody is left in these.
+    """
     groups = run.clusters.with_any(targets, run.clients).values()
     samples = {c: run.members[c].train_samples for group in groups for c in group}
     share = sum(samples[target] for target in targets) / sum(samples.values())
+    if share == 1:
+        return 0
     return usual_rounds(share, run.bench.personalization.shares_head)
 
 

@@ -32,7 +32,12 @@ from pfedul.store.tables import LENGTHS_SINCE, accuracies_of, digest_of
 from pfedul.unlearn.account import Account, Counts
 from pfedul.unlearn.agreement import not_measured, refuse_ruin
 from pfedul.unlearn.base import Method, Result
-from pfedul.unlearn.checks import check_away, check_method, check_targets
+from pfedul.unlearn.checks import (
+    check_away,
+    check_method,
+    check_somebody_is_there,
+    check_targets,
+)
 from pfedul.unlearn.context import Context
 from pfedul.unlearn.counters import counters_without_targets
 from pfedul.unlearn.erasure import erase
@@ -108,6 +113,7 @@ def _begin(
     refuse_leftovers(run.store.path, [one for one in run.clients if one not in targets])
     check_method(run, targets, options, away)
     away, options = check_away(run, targets, away), options.settled(usual_repair(run, targets))
+    check_somebody_is_there(run, targets, options, away)
     notes = changed_options(pending, options)
     request = requests_of.file_request(run.store.ledger, targets, options.as_json(), asked)
     return Removal(run, request, options, tuple(away), watch, notes)
@@ -235,7 +241,8 @@ def _repair(removal: Removal, ctx: Context, shared: Tensors) -> tuple[Repair, Te
     """The repair rounds, with an account of their own, and the shared tensors after them."""
     options, own = removal.options, replace(ctx, account=Account())
     recorded = options.excludes and options.forget_records == "target"
-    rounds = 0 if options.excludes and same_weights(shared, removal.run.shared) else options.repairs
+    idle = not removal.concerned or same_weights(shared, removal.run.shared)
+    rounds = 0 if options.excludes and idle else options.repairs
     repair = Repair(own, removal.concerned, rounds, options.repair_kind, recorded)
     if not repair.rounds:
         return repair, shared

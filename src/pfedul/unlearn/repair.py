@@ -86,7 +86,7 @@ class Repair:
             if self.recorded:
                 self._keep(number, reply, before)
         if self.recorded:
-            ctx.notebook.keep(f"{_place(number)}-samples", {"samples": int_tensor(samples)})
+            ctx.notebook.keep(_total(number, cluster), {"samples": int_tensor(samples)})
         return mean.result()
 
     def _keep(self, number: int, reply: Reply, before: Tensors) -> None:
@@ -101,9 +101,10 @@ class Repair:
         Empty for a client that took part in no repair round, or without a record.
         """
         notebook, total = self.ctx.notebook, Tensors()
+        cluster = self.ctx.clusters.number(client)
         for number in range(1, self.rounds + 1) if self.recorded else ():
             moved = notebook.kept(f"{_place(number)}/{client}") or {}
-            samples = notebook.kept(f"{_place(number)}-samples") or {}
+            samples = notebook.kept(_total(number, cluster)) or {}
             for name, tensor in moved.items():
                 share = tensor.double() / samples["samples"]
                 total[name] = total[name] + share if name in total else share
@@ -118,6 +119,11 @@ def statement(rounds: int, kind: str, excluded: bool) -> str:
 
 def _place(number: int) -> str:
     return f"{REPAIR}-{number}"
+
+
+def _total(number: int, cluster: int) -> str:
+    """Where the samples of all clients of a cluster are kept, added up."""
+    return f"{_place(number)}-samples-{cluster}"
 
 
 _LABELS = "the remaining clients' own data, through their own old personal parts"

@@ -44,7 +44,15 @@ NOBODY_TO_COMPARE = (
 
 def unlearn(ctx: Context, options: PlanOptions) -> Result:
     plan = plan_for(ctx.run, ctx.targets, options)
-    return Result(plan.apply(ctx.shared), plan=plan, notes=plan.notes)
+    return Result(_without_the_deserted(ctx, plan.apply(ctx.shared)), plan=plan, notes=plan.notes)
+
+
+def _without_the_deserted(ctx: Context, shared: Tensors) -> Tensors:
+    """A cluster that everybody leaves begins anew: nobody could estimate its statistics again."""
+    for number, members in ctx.clusters.with_any(ctx.targets, ctx.run.clients).items():
+        if set(members) <= set(ctx.targets):
+            shared = ctx.clusters.put(shared, number, ctx.initial)
+    return shared
 
 
 def plan_for(run: Run, targets: Sequence[str], options: PlanOptions) -> Plan:
@@ -78,6 +86,11 @@ def check_record(run: Run, options: PlanOptions) -> None:
 def why_no_record(run: Run, name: str) -> str:
     """Why a record is missing, and what to do about it."""
     title = RECORDS[name].title
+    if run.clusters.several and not RECORDS[name].with_clusters:
+        return (
+            f"The {title} record is about one model that all clients share, and this run has "
+            f"clusters; {_instead(run)}."
+        )
     if run.rounds == 0:
         return "This run has not been trained, so there is nothing to attribute; train it first."
     if name not in run.settings.records:
@@ -103,8 +116,9 @@ def _instead(run: Run) -> str:
     kept = {"fisher": bool(stored_fisher(run).recorded), "contributions": _has_contributions(run)}
     entries = sorted(CORRECTIONS, key=lambda entry: bool(entry.caveat))
     words = [f"--correction {entry.name}, " for entry in entries if kept[entry.record]]
+    whole = "knot" if run.clusters.several else "retrain"
     return (
-        f"give --method retrain, {''.join(words)}or another method whose records this run keeps "
+        f"give --method {whole}, {''.join(words)}or another method whose records this run keeps "
         "('pfedul methods')"
     )
 
