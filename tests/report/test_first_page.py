@@ -79,6 +79,12 @@ def test_a_rehearsal_that_is_good_is_followed_by_the_same_removal():
     assert command == "pfedul forget runs/demo --client client-05 --correction reset:fraction=0.2"
 
 
+@pytest.mark.parametrize("name", ["full", "without_evidence", "rehearsed_only"])
+def test_oracles_are_explained_where_a_step_names_them(name):
+    words = " ".join(step.words for step in first(example.VARIANTS[name]()).steps)
+    assert "models that are trained again without the client (oracles)" in words
+
+
 def test_samples_on_other_machines_are_not_audited():
     material = example.without_evidence()
     material["run"]["traffic"] = []

@@ -37,6 +37,7 @@ SETTLED = REQUIREMENTS["no-leak"]
 ENOUGH_ROUNDS = 4
 """Repair rounds to begin with, where a removal went too far."""
 
+_ORACLES = "models that are trained again without the client (oracles)"
 NOTHING_LEFT = "No level looks more closely than this one; only more samples can decide."
 
 
@@ -103,7 +104,8 @@ def after_rehearsal(trial: Trial, verdict: str, run: str) -> list[Step]:
     steps = [Step(words, (f"pfedul forget {run} {trial.words}", f"pfedul report {run}"))]
     closer = _closer(trial)
     if closer is not None:
-        steps.append(Step("To look more closely first, train oracles.", (closer.command(run),)))
+        words = f"To look more closely first, compare the outcome with {_ORACLES}."
+        steps.append(Step(words, (closer.command(run),)))
     return steps
 
 
@@ -111,7 +113,7 @@ def _rehearse_again(before: Trial, after: Trial | None, verdict: str) -> str:
     if after is None:
         return NOTHING_LEFT
     if after.options == before.options:
-        return "Do not remove yet: train more oracles, which decide more."
+        return f"Do not remove yet: compare the outcome with more {_ORACLES}."
     kind = "gentler" if verdict == OVER_FORGOTTEN else "stronger"
     return f"Do not remove with this setting: rehearse a {kind} one."
 
@@ -189,18 +191,22 @@ def after_removal(done: Removed, verdict: str, run: str) -> list[Step]:
     closer = _audit(done, run) if done.measurable else None
     if verdict in SETTLED:
         file = Step("Sign and file: keep the certificate and this page.", _filing(done, run))
-        choice = "To look more closely before you sign, train oracles and audit. " + _SAMPLES
-        return [file, *([Step(choice, (closer,))] if closer else [])]
+        words = (
+            f"To look more closely before you sign, compare the outcome with {_ORACLES}. {_SAMPLES}"
+        )
+        return [file, *([Step(words, (closer,))] if closer else [])]
     note = Step("To put on record what was done, and how far it went.", _filing(done, run))
     if verdict != NOT_ENOUGH:
         return [Step(_RETRAIN, _retraining(done, run)), note]
     if closer:
-        return [Step(f"Train oracles and audit, before you answer. {_SAMPLES}", (closer,)), note]
+        words = f"Before you answer, compare the outcome with {_ORACLES}. {_SAMPLES}"
+        return [Step(words, (closer,)), note]
     return [Step(_OPEN), note]
 
 
 _SAMPLES = (
-    "It needs the client's samples: 'run' takes them from the run's own data set; else give a FILE."
+    "That needs the client's samples: 'run' takes them from the run's own data set; else name a "
+    "file of them in its place."
 )
 _RETRAIN = (
     "Do not answer yet that the client is forgotten. Training again without it is exact: admit it, "

@@ -223,8 +223,8 @@ def _held_out_reason(rules: VerdictRules) -> str:
 
 def limits(rules: VerdictRules, untested: Mapping[str, str]) -> Iterable[str]:
     yield (
-        "This is evidence about these attacks, these samples and these oracles, not a proof; "
-        "another attack may see more."
+        "This is evidence about these attacks, these samples and these oracles (models trained "
+        "again without the target), not a proof; another attack may see more."
     )
     yield "It says nothing about backups, or about copies of models or data kept elsewhere."
     yield f"The spread of retraining is known from {_count(rules.oracles, 'oracle')}" + (

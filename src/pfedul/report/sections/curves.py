@@ -16,7 +16,7 @@ _SQUARE = (340, 300)
 _RATES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 Ends = tuple[float, float]
-"""The lowest rates that can be told from none: of false alarms and of members found."""
+"""The lowest rates above zero that the samples resolve: of false alarms, of members found."""
 
 
 def roc_curves(material: Material) -> Gallery:
