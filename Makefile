@@ -34,7 +34,7 @@ demo: $(READY)  ## train a federation on embedded digits, rehearse the paper's r
 	$(BIN)/pfedul forget $(DEMO_RUN) --client client-00 --yes
 	$(BIN)/pfedul status $(DEMO_RUN)
 	$(BIN)/pfedul report $(DEMO_RUN) --picture $(DEMO_RUN)/reports/removal.png
-	@echo "Look at $(DEMO_RUN)/reports/removal.png, and open report.html beside it; docs/report.md says how to read them."
+	@echo "Look at $(DEMO_RUN)/reports/removal.png, and open report.html next to it; docs/report.md says how to read them."
 
 # Without kept bytecode every process would compile pfedul, and pytest all assertions, once again.
 test: $(READY)  ## run the test suite
