@@ -244,7 +244,7 @@ def test_rehearse_without_a_level_trains_nothing(start, ids, tmp_path):
     assert "Verdict: " in text
     assert "might not have been seen" in text
     assert "smallest visible" in text
-    assert "Limit: It rests on the split" in text
+    assert "Limit: It holds only if the client's training and test samples" in text
     assert not (run / "oracles").exists()
     found = parsed(succeed("rehearse", run, "--client", ids[0], "--json"))
     assert found["level"] == "instant"

@@ -230,6 +230,6 @@ def asked_words(asked: Mapping[str, Any]) -> str:
     >>> asked_words({"by": "case 17", "due": "2026-12-19"})
     'asked for by case 17, due 2026-12-19'
     """
-    by = f"asked for by {asked['by']}" if asked.get("by") else "who asked for it is not known"
+    by = f"asked for by {asked['by']}" if asked.get("by") else "who asked was not recorded"
     ground = f" on the ground of {asked['ground']}" if asked.get("ground") else ""
     return f"{by}{ground}, due {asked['due']}"

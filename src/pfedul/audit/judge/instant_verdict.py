@@ -44,7 +44,7 @@ _OPENINGS = {
 
 LIMITS = (
     "This is evidence about these attacks on these samples; a stronger attack may see more.",
-    "It rests on the split: training and test samples of the target were divided at random.",
+    "It holds only if the client's training and test samples were divided at random.",
     "It says nothing about backups or copies elsewhere.",
 )
 OF_THE_HEAD = (
