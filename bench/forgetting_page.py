@@ -36,7 +36,7 @@ from speed import write_page
 PAGE = Path(__file__).parent.parent / "docs/results.md"
 PICTURE = RESULTS / "frontier.png"
 
-NAMED = {DEFAULT: "`exclude 1`, 2 or 3 distil", "exclude 1": "without rounds"}
+NAMED = {DEFAULT: "`exclude 1`, 2 to 6 distil", "exclude 1": "without rounds"}
 SURFACES = ("remaining", "stale", "shared", "probe")
 VERDICTS = {"verdict": "verdict, four oracles", "instant": "verdict, instant"}
 
