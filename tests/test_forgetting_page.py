@@ -89,7 +89,7 @@ def test_a_line_says_on_how_many_cells_it_rests_and_counts_epochs():
     assert not any("CT" in name for name in table)
     epochs = table[""].index("epochs")
     assert table["retrained (oracles)"][epochs] == "72"
-    assert table["**default** (`exclude 1`, 2 or 3 distil)"][epochs] == "2"
+    assert table["**default** (`exclude 1`, 2 to 6 distil)"][epochs] == "2"
     assert table["untouched"][epochs] == ""
 
 

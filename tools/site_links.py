@@ -56,7 +56,7 @@ def relinked(text: str, page: str) -> str:
 @cache
 def sources() -> dict[str, str]:
     """Every file outside docs/ that the site has: its place there -> its path in the repository."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    pages = [file for form in ("*.md", "docs/**/*.md", "examples/*.md") for file in ROOT.glob(form)]
     files = {*ROOT.glob("*.md"), *(file for page in pages for file in _linked(page))}
     paths = sorted(file.relative_to(ROOT).as_posix() for file in files)
     return {place(path): path for path in paths if not path.startswith("docs/")}
